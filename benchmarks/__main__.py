@@ -29,7 +29,7 @@ from pdml.mechanisms.randomness import ITERATES, Simulated
 from pdml.numerics.admm import steps
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.admm.solver import compiled_loops
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.training.engines import local_engine
 
 console = Console(width=160)
@@ -133,7 +133,8 @@ def author_way():
         dual, point = [np.zeros_like(s) for s in sent], [np.zeros(x.shape[1]) for _ in range(n)]
         for t in range(1, plan.rounds + 1):
             heard = [
-                steps.sum_heard([sent[j] for j in graph.neighbours(i)], sent[i]) for i in range(n)
+                steps.sum_messages([sent[j] for j in graph.neighbours(i)], sent[i])
+                for i in range(n)
             ]
             for i, server in enumerate(run.servers):
                 where = {"degree": server.place.degree, "penalty": plan.penalty}
@@ -385,7 +386,7 @@ def ledger_speed():
 
     def whole():
         sizes = {"n_servers": 10, "degree": 2, "records": 4500, "epsilons": (1.0,), "width": 105}
-        places = [Place(server=i, **sizes) for i in range(10)]
+        places = [ServerSpec(server=i, **sizes) for i in range(10)]
         ledger = Ledger(tuple((p.flip(), *HARD_LEDGER.events(p)) for p in places))
         ledger.lines()
         ledger.feature_epsilons()

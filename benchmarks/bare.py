@@ -14,14 +14,14 @@ from pathlib import Path
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon import __main__
-from pdml.node.daemon.daemon import Office
+from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.job.round_exchange import Exchange
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 
 TIMES = "times.json"
 
 
-class Timed(Office):
+class Timed(NodeDaemon):
     """Writes when each round ended."""
 
     def _train(self, work):
@@ -112,13 +112,13 @@ class Open:
         pass
 
 
-class BareOffice(Office):
+class BareOffice(NodeDaemon):
     """The same carrier, neighbours, sizes and waiting."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.carrier._sealer = Open(self.name)
-        self.carrier._sealer.study = self.study.hash
+        self.transport._sealer = Open(self.name)
+        self.transport._sealer.study = self.study.hash
 
     def _train(self, work):
         times = []
@@ -147,7 +147,7 @@ def main():
     options = dict(zip(rest[::2], rest[1::2], strict=True))
     kind = {"timed": Timed, "bare": BareOffice}[mode]
     office = kind(
-        Home.open(Path(folder)),
+        NodeDirectory.open(Path(folder)),
         Simulated(int(options["--simulated-noise"])),
         relay=options.get("--relay", ""),
     )

@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.problems import adult_records
 from pdml import PDMLClassifier
-from pdml.simulation.resolve_plan import doubts
+from pdml.simulation.resolve_plan import utility_warnings
 
 # records, servers, columns
 SIZES = (
@@ -70,7 +70,7 @@ def judged(model, x, y, test_x, test_y):
         model.fit(x, y)
     classes, counts = np.unique(y, return_counts=True)
     gain = model.score(test_x, test_y) - np.mean(test_y == classes[counts.argmax()])
-    return [] if model._gain is None else [(bool(doubts(None, model._gain)), gain)]
+    return [] if model._gain is None else [(bool(utility_warnings(None, model._gain)), gain)]
 
 
 def synthetic(each, seed):

@@ -24,7 +24,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import fit_sums
-from pdml.planning.search.sums_search import calibrated
+from pdml.planning.search.sums_search import calibrate
 from pdml.planning.sizes import Sizes
 
 EPSILON = 1.0
@@ -188,7 +188,7 @@ class Way:
 def noise(records, servers):
     """Of the total, by the ledger."""
     sizes = Sizes(records=(records // servers,) * servers, width=20, epsilon=EPSILON)
-    plan = calibrated(BUDGET, sizes.place(Graph.ring(servers), 0), SHARE)
+    plan = calibrate(BUDGET, sizes.place(Graph.ring(servers), 0), SHARE)
     return plan.noise_of_total(sizes.apart(0))
 
 

@@ -25,9 +25,9 @@ from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.expected_accuracy import expect
-from pdml.numerics.sums.fit import fit_measured, measured
-from pdml.planning.search.sums_search import SHARES, calibrated
-from pdml.planning.server_spec import Place
+from pdml.numerics.sums.fit import fit_moments, normalise_totals
+from pdml.planning.search.sums_search import SHARES, calibrate
+from pdml.planning.server_spec import ServerSpec
 from pdml.research.datasets import raetsch
 
 TESTED = 6000
@@ -126,7 +126,7 @@ def people(rng, records, width, classes=2):
         y = scores.argmax(axis=1)
     words = {"columns": str(columns), "signal": str(signal), "declared": declared}
     if declared:
-        return scaling.finished(e, mass)[0], y, scaling.typical_constant(mass), words
+        return scaling.scale_and_clip(e, mass)[0], y, scaling.typical_constant(mass), words
     return np.asarray(rows.clip(rows.append_bias(e), 1.0)[0]), y, 0.0, words
 
 
@@ -145,7 +145,7 @@ def case(seed, classes=2):
         features_delta=1e-6,
         colluding=rng.choice([None, None, 1]),
     )
-    place = Place(
+    place = ServerSpec(
         server=0,
         n_servers=servers,
         degree=servers - 1,
@@ -155,7 +155,7 @@ def case(seed, classes=2):
         classes=classes,
         constant=constant,
     )
-    plan = calibrated(budget, place, float(rng.choice(SHARES)))
+    plan = calibrate(budget, place, float(rng.choice(SHARES)))
     said = flip_labels(
         y[:records], np.full(records, epsilon), classes, Simulated(seed).stream(LABELS)
     )
@@ -168,10 +168,10 @@ def case(seed, classes=2):
         square_sum=(square + square.T) / 2,
         size=0.0,
     )
-    given = measured(totals, noise, loss=loss, constant=constant)
+    given = normalise_totals(totals, noise, loss=loss, constant=constant)
     return Case(
         given=given,
-        model=fit_measured(given, loss),
+        model=fit_moments(given, loss),
         loss=loss,
         x=x[records:],
         y=y[records:],

@@ -8,7 +8,8 @@ the other servers colluding; the splits of `pdml reproduce baselines`.
   forecast for a set is right if it is within 6 points of what is measured, both means over splits.
   And whether joining pays: what the model is right in more often than the better of a server alone
   (with our estimator) and the largest class; there the sign must be right.
-- After it: whether accuracy and AUC on all test records lie in the interval that `expected` of the
+- After it: whether accuracy and AUC on all test records lie in the interval that
+`forecast_clipping` of the
   model states, which should hold the truth in 80% of trainings; and how sure the model is of its
   own choices, which is told without an interval: it counts as held within 6 points.
 """
@@ -27,12 +28,12 @@ from benchmarks import strangers as unknown
 from pdml.numerics.admm import rows
 from pdml.planning.search import planner
 from pdml.research.baselines import pdml_plans, pooled, task
-from pdml.research.baselines.pdml_plans import Asked
+from pdml.research.baselines.pdml_plans import PlanRequest
 from pdml.research.baselines.roster import EPSILON
 from pdml.research.paper import experiment
 from pdml.research.paper.baselines import FIRST_SEED
 from pdml.training import sums_fit
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 
 SEEDS, WITH_PUBLIC = 20, 5  # splits, and on how many of them public records are tried
 WITHIN = 6.0  # points
@@ -72,7 +73,7 @@ def measured(name, seed, colluding):
     number.
     """
     given = _given(name, seed)[0]
-    by_sizes = pdml_plans.answer(given, Asked(EPSILON, colluding), EPSILON)
+    by_sizes = pdml_plans.answer(given, PlanRequest(EPSILON, colluding), EPSILON)
     found = list(_before(by_sizes, name, seed, slice(None)))
     if seed < FIRST_SEED + WITH_PUBLIC:
         half = len(given.test_y) // 2
@@ -106,7 +107,7 @@ def _after(plan, given):
     """Accuracy, AUC and confidence."""
     if plan.method != "sums":
         return NOTHING, NOTHING, NOTHING
-    total, place = pdml_plans.exchanged(given, plan, EPSILON)
+    total, place = pdml_plans.exchange_sums(given, plan, EPSILON)
     margins = given.test_x @ sums_fit.weights(total, plan, place)[0]
     said = sums_fit.expected(total, plan, place)
     sure = 100 * float(np.mean(expit(np.abs(margins))))
@@ -127,7 +128,7 @@ def forecast(names=task.NAMES, seeds=SEEDS):
     jobs = [(name, seed, k) for name in reversed(names) for seed in splits for k in COALITIONS]
     with Progress(console=Console(stderr=True)) as bar:
         line = bar.add_task("Forecasts", total=len(jobs))
-        answers = spread(measured, jobs, 0, lambda done, of: bar.update(line, completed=done))
+        answers = run_parallel(measured, jobs, 0, lambda done, of: bar.update(line, completed=done))
     found = dict(zip(jobs, answers, strict=True))
     table = Table(
         "set",

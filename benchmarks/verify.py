@@ -20,7 +20,7 @@ from pdml.accounting import Budget, event_codec
 from pdml.consortium.result_folder import assemble, write_result
 from pdml.consortium.verification import verify_result
 from pdml.encoding.encoder import Encoder, Number
-from pdml.mechanisms.exact_gaussian import settle
+from pdml.mechanisms.exact_gaussian import round_to_grid
 from pdml.node.crypto.signing import Identity
 from pdml.node.job import training_data
 from pdml.node.protocol import signed_statement, wire_messages
@@ -67,12 +67,12 @@ def statements(study, contract, identities):
     """What all would say had they sent these vectors."""
     rng = np.random.default_rng(1)
     drawn = {name: rng.standard_normal((ROUNDS, 1, WIDTH)) for name in identities}
-    sent = {name: settle(vectors) for name, vectors in drawn.items()}
+    sent = {name: round_to_grid(vectors) for name, vectors in drawn.items()}
     digests = {name: b"".join(map(digest, vectors)) for name, vectors in sent.items()}
     signed = {}
     for name, identity in identities.items():
         heard = [
-            signed_statement.Heard(
+            signed_statement.NeighbourReleases(
                 sender=peer,
                 digests=digests[peer],
                 apart=np.linalg.norm(sent[name] - sent[peer], axis=(1, 2)).tolist(),
@@ -97,7 +97,7 @@ def statements(study, contract, identities):
             sent=digests[name],
             heard=heard,
             release=wire_messages.packed(sent[name][-1]),
-            events=[event_codec.plain(event) for event in events],
+            events=[event_codec.encode_event(event) for event in events],
             earlier=[],
         )
         signed[name] = signed_statement.sign(said, identity)
@@ -107,7 +107,7 @@ def statements(study, contract, identities):
 def measure(n, folder):
     identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
     study = study_of(identities)
-    contract = training_data.agreed(study, study.plan, "job")
+    contract = training_data.make_job_terms(study, study.plan, "job")
     result = assemble(study, contract, statements(study, contract, identities))
     assembling = processor(lambda: write_result(folder, result, result_page))
     found = verify_result(folder, page=result_page)

@@ -43,7 +43,7 @@ print("chose    own server   other servers   other servers   people")
 for epsilon in MENU:
     those = chosen == epsilon
     print(
-        f"{epsilon:5.1f}    {own.label_own_server[those].max():10.2f}   "
+        f"{epsilon:5.1f}    {own.label_receiving_server[those].max():10.2f}   "
         f"{own.label_other_servers[those].max():13.2f}   "
         f"{own.features_other_servers[those].max():13.2f}   {those.sum():6,}"
     )

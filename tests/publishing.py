@@ -47,9 +47,11 @@ store.close()
 _NODE = """
 from pathlib import Path
 from pdml.node.crypto.public_card import Card
-from pdml.node.storage.node_dir import Home
-from pdml.node.job import coordinator as leading; from pdml.node.job import participant as party; from pdml.node.daemon import __main__ as running; from pdml.node.protocol import signed_statement as statement
-home = Home.create(Path("node"), "alice")
+from pdml.node.storage.node_dir import NodeDirectory
+from pdml.node.daemon import __main__
+from pdml.node.job import coordinator, participant
+from pdml.node.protocol import signed_statement
+home = NodeDirectory.create(Path("node"), "alice")
 assert Card.load(Path("node/alice.card")).name == "alice"
 """
 _ALL = """

@@ -71,7 +71,7 @@ def test_different_epsilons(shown):
     has_page_and_figure(shown, "different_epsilons")
     told = shown.names
     own, chosen = told["own"], told["chosen"]
-    np.testing.assert_allclose(own.label_own_server, chosen)
+    np.testing.assert_allclose(own.label_receiving_server, chosen)
     assert (own.label_other_servers < chosen).all() and own.features_other_servers.max() <= 1
     means = told["mixed"].mean(axis=1)
     assert means[:3].min() > means[0] - 0.02  # up to half careful: hardly noticed

@@ -20,7 +20,7 @@ from pdml.model.model import load_model
 from pdml.node.crypto import tls
 from pdml.node.crypto.public_card import Card
 from pdml.node.crypto.signing import load_secret
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.plan_file import SavedPlan
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
@@ -54,7 +54,7 @@ READERS = {
     "study": at("study.toml", Study.load),
     "study on the wire": lambda folder, data: Study.from_canonical(data),
     "card": at("card.toml", Card.load),
-    "node": at("node.json", lambda path: Home.open(path.parent)),
+    "node": at("node.json", lambda path: NodeDirectory.open(path.parent)),
     "answers": at("answers.json", answers.read),
     "receipt": at("receipt.json", receipt.load),
     "memo": at("memo.json", recall),
@@ -87,7 +87,7 @@ def test_what_nobody_can_read_is_refused_by_a_sentence(
 
 
 def test_a_model_that_is_too_deep_is_not_near_to_another() -> None:
-    assert not sums_fit.near(DOCUMENTS["array"], b"{}")
+    assert not sums_fit.equal_up_to_rounding(DOCUMENTS["array"], b"{}")
 
 
 def test_whatever_is_read_can_be_walked() -> None:

@@ -21,11 +21,11 @@ from results import sentences
 from pdml import Study, __version__, load_model
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.collector.storage.store import CollectionId
-from pdml.consortium.evaluation_release import add_up
+from pdml.consortium.evaluation_release import pool_files
 from pdml.device import receipt as saved_receipts
 from pdml.device import simulated_participants
 from pdml.device.memo import Memory
-from pdml.encoding.device_encoding import chosen
+from pdml.encoding.device_encoding import read_draws
 from pdml.errors import NotDelivered, PDMLError
 from pdml.formats import Format
 from pdml.node.crypto import signing as node_identity
@@ -34,9 +34,9 @@ from pdml.node.crypto.public_card import Card
 from pdml.node.job import training_data
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.protocol.job_offer import Offer
-from pdml.node.storage.control_db import DESK, Desk
+from pdml.node.storage.control_db import DESK, ControlDatabase
 from pdml.node.storage.journal import Journal
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.plan_file import SavedPlan
 from pdml.study.frozen_dataset import open_frozen
 from pdml.study.messages import decode_report, encode_report, features_of, report_id
@@ -67,7 +67,7 @@ def contract(kind=""):
     plan = {".sums": SUMS, ".masked": MASKED}.get(kind, study.plan)
     assert plan is not None
     study = replace(study, plan=plan)
-    return study, training_data.agreed(study, plan, "job-1")
+    return study, training_data.make_job_terms(study, plan, "job-1")
 
 
 def raised(data: bytes, was: int) -> bytes:
@@ -170,7 +170,7 @@ def read_report(path, version, newer, tmp_path):
     if path.name == "report-3.sensitive.json":
         study, drawn = Study.load(STORED / "study-1.sensitive.toml"), ((1, 500_000), (3, 2_000_000))
         assert report.study == study.hash
-        assert chosen(study.encoder, features_of(report)) == drawn
+        assert read_draws(study.encoder, features_of(report)) == drawn
         assert features_of(report).tobytes() == study.encode({"age": 50}, drawn).tobytes()
 
 
@@ -193,7 +193,7 @@ def read_offer(path, version, newer, tmp_path):
     signature, content = path.read_bytes()[:64], path.read_bytes()[64:]
     content = raised(content, version) if newer else content
     offer = Offer.read(signature + content, "alice", study.signing_keys["alice"])
-    assert offer.agreed(study) == job
+    assert offer.make_job_terms(study) == job
 
 
 def read_sealed(path, version, newer, tmp_path):
@@ -251,11 +251,11 @@ def read_home(path, version, newer, tmp_path):
     config = tmp_path / "alice" / "node.json"
     if newer:
         config.write_bytes(raised(config.read_bytes(), version))
-    home = Home.open(tmp_path / "alice")
+    home = NodeDirectory.open(tmp_path / "alice")
     assert (home.name, home.config.accept, home.config.begun) == ("alice", "ask", False)
     assert home.card() == Card.load(STORED / "card-1.card")
     home.save(begun=True)
-    assert Home.open(tmp_path / "alice").config.begun
+    assert NodeDirectory.open(tmp_path / "alice").config.begun
 
 
 def read_card(path, version, newer, tmp_path):
@@ -325,10 +325,10 @@ def read_desk(path, version, newer, tmp_path):
         db.executescript(path.read_text())
         assert db.execute("PRAGMA user_version").fetchone() == (version,)
         db.execute(f"PRAGMA user_version = {version + 1 if newer else 0}")  # 0: as it once was
-    with closing(Desk(tmp_path)) as desk:
+    with closing(ControlDatabase(tmp_path)) as desk:
         (attempt,) = desk.attempts()
         assert (attempt.job, attempt.offerer, attempt.state) == ("job-1", "bob", "asked")
-        (wish,) = desk.take_wishes()
+        (wish,) = desk.pop_commands()
         assert (wish.what, wish.about, wish.content) == ("stop", "job-1", {"why": "enough"})
     with closing(sqlite3.connect(tmp_path / DESK)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (FORMATS["desk"].version,)
@@ -346,7 +346,7 @@ def read_result(path, version, newer, tmp_path):
 def read_evaluation(path, version, newer, tmp_path):
     data = path.read_bytes()
     (tmp_path / "e.json").write_bytes(raised(data, version) if newer else data)
-    found = add_up(contract()[0], [tmp_path / "e.json"])
+    found = pool_files(contract()[0], [tmp_path / "e.json"])
     assert found.records == 40 and found.counts.shape == (2, 2, 1) and found.source == "simulated"
 
 

@@ -22,7 +22,7 @@ from pdml.node.crypto.signing import create_secret, load_secret
 from pdml.node.daemon import relay_server
 from pdml.node.protocol import equivocation
 from pdml.node.storage.journal import Journal
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.node.storage.sqlite_store import Store
 from pdml.ownership import check_ours, open_ours
 from pdml.tables import Table
@@ -110,8 +110,8 @@ def _secret(folder: Path) -> None:
 
 def _node(folder: Path) -> None:
     if not (folder / "node").exists():
-        Home.create(folder / "node", "alice")
-    Home.open(folder / "node")
+        NodeDirectory.create(folder / "node", "alice")
+    NodeDirectory.open(folder / "node")
 
 
 def _relay(folder: Path) -> None:

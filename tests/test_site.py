@@ -18,7 +18,7 @@ from pdml.consortium.consistency import KINDS
 from pdml.study.messages import PROBLEMS
 from pdml.study.schema import parse_study
 from pdml.study.schema.fields import TABLES
-from pdml.study.schema.validation import Findings
+from pdml.study.schema.validation import ValidationErrors
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -120,7 +120,7 @@ def test_every_problem_event_and_setting_is_there():
         assert len(reference.explained(TrainingPlan)[field.name].split()) > 2, field.name
 
 
-class Remembering(Findings):
+class Remembering(ValidationErrors):
     """What is asked of each table, by its name in `TABLES`."""
 
     asked: ClassVar[dict[str, set[str]]] = {}
@@ -133,7 +133,7 @@ class Remembering(Findings):
 
 def test_every_setting_of_a_study_is_explained(monkeypatch):
     """Whatever the rules look for in a file stands in the reference, and nothing else does."""
-    monkeypatch.setattr(parse_study, "Findings", Remembering)
+    monkeypatch.setattr(parse_study, "ValidationErrors", Remembering)
     document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
     document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}

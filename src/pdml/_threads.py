@@ -9,7 +9,7 @@ from functools import lru_cache
 from threadpoolctl import ThreadpoolController
 
 
-def one_thread() -> AbstractContextManager[object]:
+def single_thread() -> AbstractContextManager[object]:
     """A context in which BLAS and OpenMP compute with one thread; afterwards as before.
 
     To look for their libraries takes 3 ms of processor time, a tenth of an exchange of sums: it is

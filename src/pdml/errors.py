@@ -43,7 +43,7 @@ class PDMLError(Exception):
 
     public: bool = False
 
-    def for_others(self) -> Self:
+    def mark_public(self) -> Self:
         """The same error, marked as public."""
         self.public = True
         return self
@@ -63,17 +63,17 @@ class DataError(InvalidInput):
     """A data set cannot be used as it is."""
 
 
-class NoValue(DataError):
-    """A cell of ``column`` holds no value; ``spelt`` is what it says, "" if it is empty or not to
+class MissingValueError(DataError):
+    """A cell of ``column`` holds no value; ``cell`` is what it says, "" if it is empty or not to
     be told.
     """
 
-    def __init__(self, text: str, *, column: str, spelt: str = "") -> None:
-        self.column, self.spelt = column, spelt
+    def __init__(self, text: str, *, column: str, cell: str = "") -> None:
+        self.column, self.cell = column, cell
         super().__init__(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), column=self.column, spelt=self.spelt), self.args
+        return partial(type(self), column=self.column, cell=self.cell), self.args
 
 
 class GraphError(InvalidInput):
@@ -87,35 +87,38 @@ class StudyError(InvalidInput):
 
     def __init__(self, source: str, mistakes: Sequence[tuple[int, str]]) -> None:
         self.source, self.mistakes = source, tuple(mistakes)
-        told = "; ".join(
+        summary = "; ".join(
             f"line {line}: {text}" if line else text for line, text in self.mistakes[:20]
         )
-        told += f"; and {len(self.mistakes) - 20} more" if len(self.mistakes) > 20 else ""
+        summary += f"; and {len(self.mistakes) - 20} more" if len(self.mistakes) > 20 else ""
         count = f"{len(self.mistakes)} mistakes: " if len(self.mistakes) > 1 else ""
-        super().__init__(f"{source} is not a valid study: {count}{told}")
+        super().__init__(f"{source} is not a valid study: {count}{summary}")
 
     def __reduce__(self) -> tuple[type["StudyError"], tuple[str, tuple[tuple[int, str], ...]]]:
         return type(self), (self.source, self.mistakes)
 
 
-class Undeclared(InvalidInput):
+class UndeclaredColumns(InvalidInput):
     """Columns have no declared range or levels; ``numbers`` are those that hold numbers."""
 
     def __init__(self, columns: Sequence[str], numbers: Sequence[str]) -> None:
         self.columns, self.numbers = tuple(columns), tuple(numbers)
-        one = len(self.columns) == 1
+        single = len(self.columns) == 1
         named = ", ".join(map(repr, self.columns[:10]))
         named += f" and {len(self.columns) - 10} more" if len(self.columns) > 10 else ""
         self.which = (
-            f"column{'' if one else 's'} {named} {'has' if one else 'have'} no declared range or "
-            f"levels: declare {'it' if one else 'them'}"
+            f"column{'' if single else 's'} {named} {'has' if single else 'have'} no declared "
+            "range or "
+            f"levels: declare {'it' if single else 'them'}"
         )
         super().__init__(
             f"{self.which}, ignore what is no feature, or let from_data take them from the data, "
             "which no noise protects"
         )
 
-    def __reduce__(self) -> tuple[type["Undeclared"], tuple[tuple[str, ...], tuple[str, ...]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type["UndeclaredColumns"], tuple[tuple[str, ...], tuple[str, ...]]]:
         return type(self), (self.columns, self.numbers)
 
 
@@ -130,11 +133,11 @@ class UnfitStudy(InvalidInput):
         return type(self), (self.study, self.reasons)
 
 
-class Untrainable(UnfitStudy):
+class UntrainableStudy(UnfitStudy):
     """No job may start under a study."""
 
 
-class Unaskable(UnfitStudy):
+class MissingNotice(UnfitStudy):
     """Nobody may be asked by a study: it does not say what people must be told."""
 
 
@@ -263,5 +266,5 @@ def visible(text: str) -> str:
 
 def plain(sentence: str, longest: int = 1000) -> str:
     """One line that a terminal shows as it stands: somebody else's words may hold anything."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in sentence[:longest])
-    return " ".join(shown.split())
+    text = "".join(letter if letter.isprintable() else " " for letter in sentence[:longest])
+    return " ".join(text.split())

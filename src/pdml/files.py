@@ -218,7 +218,7 @@ def _put(
     make, or by a rename.
     """
     temporary = target.with_name(draft)
-    mine = True
+    is_new = True
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.writelines(parts)
@@ -229,7 +229,7 @@ def _put(
                 os.link(temporary, target)
                 temporary.unlink()  # at once: a file with two names is refused (pdml.ownership)
             except (FileExistsError, FileNotFoundError):  # or somebody took the draft over
-                mine = False
+                is_new = False
         else:
             os.replace(temporary, target)
         sync_folder(target.parent)
@@ -241,7 +241,7 @@ def _put(
     finally:  # gone after a rename; after a failure or an interrupt it must not stay behind
         with contextlib.suppress(OSError):
             temporary.unlink()
-    return mine
+    return is_new
 
 
 @contextlib.contextmanager

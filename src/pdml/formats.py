@@ -70,7 +70,7 @@ def _containers(outer: Any) -> list[Any]:
         inside = [getattr(outer, name) for name in outer.__struct_fields__]
     elif isinstance(outer, (list, tuple)):
         inside = outer
-    return [each for each in inside if isinstance(each, _CONTAINERS)]
+    return [value for value in inside if isinstance(value, _CONTAINERS)]
 
 
 class _Head(msgspec.Struct):
@@ -100,12 +100,12 @@ class Format:
     def __post_init__(self) -> None:
         object.__setattr__(self, "oldest", self.oldest or self.version)
 
-    def refusal(self, found: int, what: str) -> str:
+    def refusal(self, version: int, what: str) -> str:
         """Why a version cannot be read.
 
         Parameters
         ----------
-        found : int
+        version : int
             The version.
         what : str
             What has it: the beginning of the sentence.
@@ -115,14 +115,16 @@ class Format:
         str
             A sentence that says which pdml is needed; "" if this one reads it.
         """
-        if self.oldest <= found <= self.version:
+        if self.oldest <= version <= self.version:
             return ""
-        known = f"{self.oldest} to {self.version}" if self.oldest < self.version else self.version
-        which = "newer" if found > self.version else "older"
-        number = found if abs(found) < 1 << 63 else "beyond all counting"
+        readable = (
+            f"{self.oldest} to {self.version}" if self.oldest < self.version else self.version
+        )
+        which = "newer" if version > self.version else "older"
+        number = version if abs(version) < 1 << 63 else "beyond all counting"
         return (
             f"{what} has version {number} of the format {self.name!r}, and pdml {__version__} "
-            f"reads {known}: a pdml {which} than {__version__} is needed"
+            f"reads {readable}: a pdml {which} than {__version__} is needed"
         )
 
     def refusal_of(

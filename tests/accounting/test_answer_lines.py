@@ -19,7 +19,7 @@ from pdml.mechanisms.label_flip import WORD, LabelFlip
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums import statistics
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 RECORDS, DRAWS = 8, 40_000
@@ -54,9 +54,9 @@ class Case:
         return ((self.label_epsilon, 2), *each)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ServerSpec:
         encoder = self.encoder
-        return Place(
+        return ServerSpec(
             server=0,
             n_servers=4,
             degree=2,

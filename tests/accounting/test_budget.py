@@ -13,10 +13,10 @@ from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger, last_safe_round, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.errors import BudgetExceeded, InvalidInput
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
-PLACE = Place(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
+PLACE = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
 
 
 def events(rounds: int = 40, *, epsilon: float = 1.0, noise: float = 1.0, **changes):

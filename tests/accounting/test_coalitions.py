@@ -13,7 +13,7 @@ from fitting import has_variance
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.events import LabelFlipped, SumsReleased
-from pdml.accounting.ledger_row import few_coalitions
+from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms import integer_gaussian, masks
 from pdml.mechanisms.randomness import source_named
@@ -50,19 +50,21 @@ def seen(members: list[Server], coalition: range, job: str, source, noise: float
     rows = []
     for member in members:
         own = sums_release.exact(member, PLAN)
-        clean = sums_release.released(own, member, TrainingPlan(method="sums", **SILENT), source)
-        drawn = sums_release.released(own, member, PLAN, source) - clean
+        clean = sums_release.release_sums(
+            own, member, TrainingPlan(method="sums", **SILENT), source
+        )
+        drawn = sums_release.release_sums(own, member, PLAN, source) - clean
         rows.append(clean + np.rint(noise * drawn).astype(np.int64))
     sent = {}
     for i, name in enumerate(NAMES):
         seeds = {
-            other: masks.seed_of(bytes(32), job=job, one=name, other=other)
+            other: masks.derive_seed(bytes(32), job=job, server=name, other=other)
             for other in NAMES
             if other != name
         }
-        sent[name] = masks.masked(rows[i], name, NAMES, seeds)
+        sent[name] = masks.add_masks(rows[i], name, NAMES, seeds)
     heard = masks.total(sent, NAMES) - sum(rows[i] for i in coalition)
-    return integer_gaussian.valued(heard)[:-1]
+    return integer_gaussian.dequantize(heard)[:-1]
 
 
 SILENT = {"label_noise": 0.0, "square_noise": 0.0}
@@ -96,12 +98,12 @@ def test_a_coalition_sees_what_its_line_says(k, noise):
 
     def means(first):
         clean = [
-            sums_release.released(
+            sums_release.release_sums(
                 sums_release.exact(m, PLAN), m, TrainingPlan(method="sums", **SILENT), source
             )
             for m in servers(first)
         ]
-        return integer_gaussian.valued(sum(clean[i] for i in range(N - k)))[:-1]
+        return integer_gaussian.dequantize(sum(clean[i] for i in range(N - k)))[:-1]
 
     views = np.array([seen(members, coalition, f"{t}", source, noise) for t in range(TIMES)])
     assert has_variance((views - means(RECORD)) / scale, 1.0) == (noise == 1.0)
@@ -179,12 +181,16 @@ def test_the_own_server_needs_nobody_and_nobody_is_no_coalition():
 
 def test_people_see_one_half_all_and_whom_the_plan_speaks_of():
     """A table with every size would be as long as there are servers."""
-    assert few_coalitions(9) == [1, 4, 9] and few_coalitions(9, 6) == [1, 4, 6, 9]
-    assert few_coalitions(1, 3) == [1] and few_coalitions(2) == few_coalitions(2, 0) == [1, 2]
+    assert representative_coalition_sizes(9) == [1, 4, 9] and representative_coalition_sizes(
+        9, 6
+    ) == [1, 4, 6, 9]
+    assert representative_coalition_sizes(1, 3) == [1] and representative_coalition_sizes(
+        2
+    ) == representative_coalition_sizes(2, 0) == [1, 2]
     book = Ledger((tuple(PLAN.events(servers(RECORD)[0].place)),))
     shown = book.overview(2)
     assert [line.colluding for line in shown if line.adversary == "other servers"] == [
-        *few_coalitions(N - 1, 2)
+        *representative_coalition_sizes(N - 1, 2)
     ] * 2
     for line in shown:
         assert line == book.line(line.data, line.adversary, colluding=line.colluding)

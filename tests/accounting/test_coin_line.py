@@ -11,18 +11,18 @@ from scipy.stats import norm
 
 from pdml.accounting import Ledger, Reports, bounds, profiles
 from pdml.accounting.events import LabelFlipped, SumsReleased
-from pdml.accounting.randomized_response import coin_profile
+from pdml.accounting.randomized_response import response_profile
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums import statistics
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Node, NodeState, Server
 
 DELTA = 1e-6
 RECORDS, WIDTH = 8, 2
-PLACE = Place(server=0, n_servers=4, degree=2, records=RECORDS, epsilons=(1.0,), width=WIDTH)
+PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=RECORDS, epsilons=(1.0,), width=WIDTH)
 DRAWS = 200_000
 SEEN = 0.02  # δ at which divergences are compared: enough draws fall where they differ
 
@@ -132,7 +132,7 @@ def test_what_the_coin_is_asked_with():
         masked = plan if k is None else replace(plan, colluding=2)
         kappa = 1 / np.tanh(place.epsilon / 2)
         share = 1.0 if k is None else sqrt((4 - k) / 2)
-        known = coin_profile(
+        known = response_profile(
             place.epsilon,
             1 / kappa / 3.0 / share,
             0.0,
@@ -161,7 +161,7 @@ def test_rounds_ask_the_coin_for_the_label_part_once():
     )
     own = 4 * (noised.label_shift - noised.fixed_shift) / noised.stddev
     off = 4 * noised.fixed_shift / noised.stddev
-    bare = coin_profile(1.0, own, rest, rounding_mu=off)
+    bare = response_profile(1.0, own, rest, rounding_mu=off)
     strip = 2 * sqrt(6) * (norm.cdf(own + off - 6) - norm.cdf(-6))
     outside = -np.expm1(6 * np.log1p(-2 * norm.cdf(-6)))
 

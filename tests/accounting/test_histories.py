@@ -21,7 +21,7 @@ from pdml.accounting.events import (
     ObjectiveNoised,
     SumsReleased,
 )
-from pdml.accounting.ledger_row import Line
+from pdml.accounting.ledger_row import LedgerRow
 from pdml.errors import BudgetExceeded
 
 SEEN = 0.02  # δ at which the two are compared: enough draws fall where worlds differ
@@ -146,7 +146,7 @@ def seen_of(history: History, data: str, colluding: int | None = None) -> list[V
     return [view for each in history.recounts(colluding) for view in each.rows[data]]
 
 
-def odds(line: Line) -> float:
+def odds(line: LedgerRow) -> float:
     return log(line.certainty / (1 - line.certainty)) if line.certainty < 1 else inf
 
 
@@ -250,7 +250,9 @@ def test_no_budget_lets_more_be_seen_than_it_says(history, colluding):
         assert not book.keeps(budget)
         with pytest.raises(BudgetExceeded):
             book.check(budget)
-        assert not replace(book, events=(event_groups.summed(history.events),)).keeps(budget)
+        assert not replace(book, events=(event_groups.merge_iterates(history.events),)).keeps(
+            budget
+        )
         assert last_safe_round(**planned, budget=budget, classes=history.classes) < planned_rounds(
             planned
         )
@@ -303,9 +305,9 @@ def test_nobody_s_own_line_lies_below_what_is_seen_of_them(history):
         for data, views in own.rows.items():
             assert max(view.told(claimed[data]) for view in views) <= SEEN
         pure = own.pure()
-        assert lines.label_own_server[k] == pytest.approx(pure["label"])
+        assert lines.label_receiving_server[k] == pytest.approx(pure["label"])
         for name, each in lines.answers.items():
-            assert each.own_server[k] == pytest.approx(pure[name])
+            assert each.receiving_server[k] == pytest.approx(pure[name])
 
 
 def _half(event: Event) -> Event:

@@ -27,7 +27,7 @@ from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Secure, Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import binary_loss
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Node, NodeState, Server
 
@@ -425,7 +425,7 @@ PLAN = TrainingPlan(
 def planned(plan: TrainingPlan = PLAN, **changes):
     if "epsilon" in changes:
         changes["epsilons"] = (changes.pop("epsilon"),)
-    place = Place(server=0, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
+    place = ServerSpec(server=0, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
     return plan.events(replace(place, **changes))
 
 

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from pdml.accounting import Ledger, Reports
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 
 def ledger(plan: TrainingPlan, servers: int = 6, **more: object) -> Ledger:
     places = [
-        Place(server=i, n_servers=servers, degree=2, records=500, epsilons=(1.0,), width=8)
+        ServerSpec(server=i, n_servers=servers, degree=2, records=500, epsilons=(1.0,), width=8)
         for i in range(servers)
     ]
     return Ledger(tuple((p.flip(), *plan.events(p)) for p in places), **more)

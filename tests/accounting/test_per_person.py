@@ -24,11 +24,11 @@ from pdml.accounting.randomized_attributes import TOGETHER
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Node, NodeState, Server
 
-PLACE = Place(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
+PLACE = ServerSpec(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
 KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
 
 
@@ -74,7 +74,7 @@ def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classe
     plan = TrainingPlan(rounds=6, objective_noise=kind, noise_scale=noise)
     whole = ledger(plan, epsilons, classes, delta)
     lines = whole.user_lines()
-    assert lines.label_own_server.tolist() == epsilons and lines.delta == delta
+    assert lines.label_receiving_server.tolist() == epsilons and lines.delta == delta
     for j, epsilon in enumerate(epsilons):
         events = own_events(plan, epsilon, min(epsilons), classes)
         book = Ledger((events,), classes=classes, delta=delta)
@@ -89,7 +89,7 @@ def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classe
         else:  # parts of a record add up to a little more than all of it at once
             assert record.epsilon <= own * (1 + 1e-6) + 5e-9
     assert (lines.label_other_servers <= whole.line("label", "other servers").epsilon + 5e-9).all()
-    assert (lines.label_other_servers <= lines.label_own_server).all()
+    assert (lines.label_other_servers <= lines.label_receiving_server).all()
     worst = max(lines.features_other_servers)
     told = whole.line("features", "other servers").epsilon
     assert worst == pytest.approx(told, rel=2e-3, abs=5e-9)
@@ -112,12 +112,12 @@ def test_repeated_reports_add_up_for_everybody(epsilons, others, classes):
     lines, worst = again.user_lines(), again.line("label", "own server").epsilon
     total = sum(flip.epsilon for flip in flips)
     assert worst == pytest.approx(max(epsilons) + total)
-    assert (lines.label_own_server >= np.array(epsilons) + total - 1e-9).all()
-    assert (lines.label_own_server <= worst + 1e-9).all()
+    assert (lines.label_receiving_server >= np.array(epsilons) + total - 1e-9).all()
+    assert (lines.label_receiving_server <= worst + 1e-9).all()
     assert (lines.label_other_servers >= once.user_lines().label_other_servers - 1e-8).all()
     assert (lines.label_other_servers <= again.line("label", "other servers").epsilon + 1e-8).all()
     table = {(line.data, line.adversary): line for line in again.user_line(0)}
-    own = lines.label_own_server[0]
+    own = lines.label_receiving_server[0]
     for adversary in ("own server", "own and others together"):
         assert table["label", adversary].epsilon == own
         assert table["label", adversary].certainty == pytest.approx(expit(own))
@@ -129,7 +129,7 @@ def test_a_second_report_may_have_been_the_louder_one():
     once = ledger(plan, [2.0, 0.1])
     twice = replace(once, events=((LabelFlipped(epsilon=2.0), *once.events[0]),))
     lines, worst = twice.user_lines(), twice.line("label", "other servers")
-    assert lines.label_own_server.tolist() == pytest.approx([4.0, 2.1])
+    assert lines.label_receiving_server.tolist() == pytest.approx([4.0, 2.1])
     assert lines.label_other_servers[0] == pytest.approx(worst.epsilon, abs=1e-8)
     assert lines.label_other_servers[0] > 1.5 * once.user_lines().label_other_servers[0]
 
@@ -272,7 +272,7 @@ def test_the_estimator_keeps_the_order_of_its_input():
         x, x[:, 0] > 0, epsilons=epsilons, servers=servers
     )
     lines = fitted.privacy_.user_lines()
-    np.testing.assert_array_equal(lines.label_own_server, epsilons)
+    np.testing.assert_array_equal(lines.label_receiving_server, epsilons)
     assert len(lines) == 300
     for j in (0, 7, 299):
         own = fitted.privacy_.user_line(j)
@@ -297,7 +297,7 @@ def test_a_server_without_reports_changes_nobody_s_line():
     plan, alone = TrainingPlan(), ledger(TrainingPlan(), [0.5, 2.0])
     events = (*alone.events, (PLACE.flip(), *plan.events(PLACE)))
     both = Ledger(events, reports=alone.reports, delta=alone.delta, classes=2)
-    for name in ("label_own_server", "label_other_servers", "features_other_servers"):
+    for name in ("label_receiving_server", "label_other_servers", "features_other_servers"):
         np.testing.assert_array_equal(
             getattr(both.user_lines(), name), getattr(alone.user_lines(), name)
         )
@@ -309,7 +309,7 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
     """
     asked = (AnswerFlipped("a", 2, 2.0), AnswerFlipped("b", 4, 1.0))
     (event,) = TrainingPlan(method="sums", label_noise=1.0, square_noise=1.0).events(
-        Place(server=0, n_servers=2, degree=1, records=50, epsilons=(0.5, 1.0), width=4)
+        ServerSpec(server=0, n_servers=2, degree=1, records=50, epsilons=(0.5, 1.0), width=4)
     )
     for clear in (True, False):
         flip = LabelFlipped(epsilon=1.0, epsilons=(0.5, 1.0), answers=asked, in_clear=clear)
@@ -322,8 +322,8 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
         book = Ledger(((flip, event),), reports=known)
         lines = book.user_lines()
         told = lines.answers
-        assert told["answer: a"].own_server.tolist() == [2.0, 0.5, 0.5, 2.0]
-        assert told[TOGETHER].own_server.tolist() == [4.0, 2.5, 1.25, 3.25]
+        assert told["answer: a"].receiving_server.tolist() == [2.0, 0.5, 0.5, 2.0]
+        assert told[TOGETHER].receiving_server.tolist() == [4.0, 2.5, 1.25, 3.25]
         for name, each in told.items():
             worst = book.line(name, "other servers").epsilon
             assert each.other_servers[0] == pytest.approx(worst, rel=1e-6)
@@ -334,16 +334,16 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
         for record in range(4):
             table = {(line.data, line.adversary): line for line in book.user_line(record)}
             for name, each in told.items():
-                assert table[name, "own server"].epsilon == each.own_server[record]
+                assert table[name, "own server"].epsilon == each.receiving_server[record]
                 others = table[name, "other servers"]
                 assert others.epsilon == pytest.approx(each.other_servers[record], rel=1e-6)
                 assert others.certainty == pytest.approx(
                     each.other_servers_certainty[record], rel=1e-6
                 )
         silent = replace(book, reports=replace(known, answers={})).user_lines().answers
-        assert silent["answer: a"].own_server.tolist() == [2.0] * 4
+        assert silent["answer: a"].receiving_server.tolist() == [2.0] * 4
         seen = replace(book, events=((replace(flip, by="operator"), event),)).user_lines().answers
-        assert np.isinf(seen["answer: b"].own_server).all()
+        assert np.isinf(seen["answer: b"].receiving_server).all()
     with pytest.raises(InvalidInput, match="one epsilon > 0 per record for 'a'"):
         replace(known, answers={"a": np.array([1.0])})
 
@@ -355,6 +355,6 @@ def test_a_person_s_own_server_that_counted_true_labels_has_them():
     book = Ledger(((flip, counts),), reports=reports([1.0, 1.0]))
     assert book.line("label", "own server").epsilon == inf
     lines = book.user_lines()
-    assert (lines.label_own_server == inf).all()
-    assert (lines.answers[TOGETHER].own_server == inf).all()
+    assert (lines.label_receiving_server == inf).all()
+    assert (lines.answers[TOGETHER].receiving_server == inf).all()
     assert all(line.epsilon == inf for line in book.user_line(0) if line.adversary[:3] == "own")

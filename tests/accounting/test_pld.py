@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from pdml.accounting import Ledger, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.accounting.objective_loss import objective_profile
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 common = pytest.importorskip("dp_accounting.privacy_accountant")
@@ -119,7 +119,7 @@ def test_fading_gaussians_compose_as_the_closed_form_says(rounds, decay):
 @pytest.mark.parametrize("servers", [0, 1])
 def test_a_real_plan_agrees_with_the_oracle(servers):
     plan = TrainingPlan(rounds=30, noise_scale=(0.3, 0.15), objective_noise="none")
-    place = Place(server=servers, n_servers=2, degree=1, records=900, epsilons=(1.0,), width=5)
+    place = ServerSpec(server=servers, n_servers=2, degree=1, records=900, epsilons=(1.0,), width=5)
     events = plan.events(place)
     ours = Ledger((events,), delta=DELTA).line("features", "other servers").epsilon
     assert ours == pytest.approx(composed(events[1:]).get_epsilon_for_delta(DELTA), rel=0.01)

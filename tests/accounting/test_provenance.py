@@ -17,10 +17,10 @@ from pdml.accounting.provenance import (
     UNSAID,
 )
 from pdml.errors import DataError, InvalidInput
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
-PLACE = Place(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
+PLACE = ServerSpec(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
 SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(PLACE)
 KNOWN = ("own server", "own and others together")
 
@@ -88,7 +88,7 @@ def test_a_persons_own_line_says_it_too():
     servers, epsilons = np.array([0, 1]), np.array([1.0, 1.0])
     reports = Reports(servers, epsilons, np.ones(2))
     mixed = ledger(DEVICES, OPERATOR, reports=reports)
-    assert mixed.user_lines().label_own_server.tolist() == [1.0, inf]
+    assert mixed.user_lines().label_receiving_server.tolist() == [1.0, inf]
     assert epsilons.tolist() == [1.0, 1.0]  # what came in is left alone
     told = {(line.data, line.adversary): line for line in mixed.user_line(1)}
     for adversary in KNOWN:

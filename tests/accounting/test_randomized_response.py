@@ -17,7 +17,7 @@ from scipy.stats import multivariate_normal
 
 from pdml.accounting import randomized_response
 from pdml.accounting.profiles import epsilon_at, gaussian_profile, joint_profile
-from pdml.accounting.randomized_response import coin_profile
+from pdml.accounting.randomized_response import response_profile
 from pdml.errors import InvalidInput
 
 flips = st.floats(0.1, 4)  # ε of the coin
@@ -115,7 +115,7 @@ def test_below_zero_it_is_above_every_pair_as_well(setting, target):
         hypot(rest_mu, square_mu * sin(2 * phi)),
         target,
     )
-    claimed = coin_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
+    claimed = response_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
     assert -np.expm1(target) - 1e-9 <= exact <= claimed + 1e-9 <= 1 + 2e-9
 
 
@@ -134,7 +134,7 @@ def test_no_pair_of_records_exceeds_the_bound(
     found = divergence(
         epsilon, centres(v, w, label_mu), hypot(rest_mu, square_mu * moved), target, side=240
     )
-    bound = coin_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
+    bound = response_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
     assert 0.997 * found <= bound
 
 
@@ -162,7 +162,7 @@ def test_in_space_no_pair_exceeds_the_bound_either(
     p, q = log_masses(epsilon, four, np.stack(np.meshgrid(*axes), axis=-1))
     positive = np.exp(p) * -np.expm1(np.minimum(0.0, target + q - p))
     found = positive.sum() * np.prod([axis[1] - axis[0] for axis in axes])
-    bound = coin_profile(epsilon, label_mu, rest_mu)(target)
+    bound = response_profile(epsilon, label_mu, rest_mu)(target)
     assert found <= bound * 1.02 + 1e-9
     assert found == pytest.approx(divergence(epsilon, plane, rest_mu, target), rel=0.05, abs=1e-6)
 
@@ -176,7 +176,7 @@ def test_rounding_that_follows_the_coin_is_covered(
     away = np.random.default_rng(seed).standard_normal((4, 2))
     away *= rounding / 2 / np.linalg.norm(away, axis=1)[:, None]
     four = centres((1, 0), (cos(angle), sin(angle)), label_mu, away)
-    bound = coin_profile(epsilon, label_mu, 0.0, rounding_mu=rounding)(target)
+    bound = response_profile(epsilon, label_mu, 0.0, rounding_mu=rounding)(target)
     assert 0.997 * divergence(epsilon, four, 0.0, target, side=240) <= bound
 
 
@@ -184,7 +184,7 @@ def test_rounding_that_is_not_counted_exceeds_the_bound():
     """A fifth of the label's own shift, all of it in one direction."""
     away = np.array([[0.05, 0], [0.05, 0], [-0.05, 0], [-0.05, 0]])
     four = centres((1, 0), (-1, 0), 0.5, away)
-    assert divergence(1.0, four, 0.0, 1.0) > 2 * coin_profile(1.0, 0.5, 0.0)(1.0)
+    assert divergence(1.0, four, 0.0, 1.0) > 2 * response_profile(1.0, 0.5, 0.0)(1.0)
 
 
 @given(flips, st.floats(0.2, 1.5), angles, st.floats(0, 1.5))
@@ -207,7 +207,7 @@ def test_truncated_noise_counts_both_edges(epsilon, label_mu, angle, target):
     found = np.maximum(0.0, p - exp(target) * q).sum() * (axis[1] - axis[0]) ** 2
     edge = 2 * sqrt(2) * (ndtr(label_mu - reach) - ndtr(-reach))
     outside = 1 - inside**2
-    whole = coin_profile(epsilon, label_mu, 0.0)(target)
+    whole = response_profile(epsilon, label_mu, 0.0)(target)
     assert found <= 1.03 * (whole + min(edge, exp(target) * outside)) / (1 - outside)
 
 
@@ -219,7 +219,7 @@ def test_truncated_noise_counts_both_edges(epsilon, label_mu, angle, target):
 def test_the_bound_is_nearly_attained(setting, delta):
     """Certified ε' lies above that of a scan of pairs by at most 3%."""
     epsilon, label_mu, rest_mu, square_mu = setting
-    certified = epsilon_at(coin_profile(epsilon, label_mu, rest_mu, square_mu=square_mu), delta)
+    certified = epsilon_at(response_profile(epsilon, label_mu, rest_mu, square_mu=square_mu), delta)
     assert certified > 0
     phi = worst_angle(*setting, certified)
     rest = hypot(rest_mu, square_mu * sin(2 * phi))
@@ -235,7 +235,7 @@ def test_noise_that_the_theory_computed():
     for square_mu, figures in ((0.0, (7.5, 4.0, 3.9)), (0.16, (8.65, 4.89, 4.45))):
         for epsilon, figure in zip((0.4, 1.0, 2.0), figures, strict=True):
             moved = 1 / tanh(epsilon / 2) / figure / np.array([0.99, 1.02])  # κ/(m·σ_q)
-            less, more = coin_profile(epsilon, moved, 0.0, square_mu=square_mu)(1.0)
+            less, more = response_profile(epsilon, moved, 0.0, square_mu=square_mu)(1.0)
             assert more <= 1e-6 < less
 
 
@@ -259,7 +259,7 @@ def test_importance_sampling_at_the_worst_pair(setting):
     """In five dimensions, most of which tell nothing. False alarm: 5 standard errors, below 10⁻⁶
     for each setting. Half the noise on the label is seen by at least as much."""
     epsilon, label_mu, rest_mu, square_mu = setting
-    target = epsilon_at(coin_profile(*setting[:3], square_mu=square_mu), 1e-4)
+    target = epsilon_at(response_profile(*setting[:3], square_mu=square_mu), 1e-4)
     phi = worst_angle(*setting, target)
     rest = hypot(rest_mu, square_mu * sin(2 * phi))
     mean, error = sampled(epsilon, label_mu, rest, phi, target)
@@ -306,7 +306,7 @@ def test_composed_with_a_gaussian_by_another_accountant(setting):
     epsilon, label_mu, rest_mu = setting
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     gaussian = pld.from_gaussian_mechanism(1 / rest_mu, value_discretization_interval=1e-3)
-    target = epsilon_at(coin_profile(*setting), 1e-6)
+    target = epsilon_at(response_profile(*setting), 1e-6)
     assert 0.75e-6 < worst_by_oracle(epsilon, label_mu, target, gaussian) < 1.02e-6
 
 
@@ -316,7 +316,7 @@ def test_composed_with_a_gaussian_by_another_accountant(setting):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_half_the_noise_or_another_coin_exceeds_the_bound(setting):
     epsilon, label_mu, rest_mu, square_mu = setting
-    target = epsilon_at(coin_profile(*setting[:3], square_mu=square_mu), 1e-6)
+    target = epsilon_at(response_profile(*setting[:3], square_mu=square_mu), 1e-6)
     assert scanned(epsilon, 2 * label_mu, rest_mu, square_mu, target, parts=8) > 3e-6
     others = [(epsilon, label_mu, 2 * rest_mu, 2 * square_mu)] if rest_mu + square_mu > 0 else []
     if epsilon < 2:  # beyond, the coin hides hardly anything: opposite records are worst
@@ -329,7 +329,7 @@ def test_half_the_noise_or_another_coin_exceeds_the_bound(setting):
 def test_a_second_training_is_the_same_coin(epsilon, label_mu):
     """Two trainings of half the square each are one of the whole, as one coin moves both. Two fresh
     coins would tell less, so that counting them so is wrong."""
-    target = epsilon_at(coin_profile(epsilon, label_mu, 0.0), 1e-5)
+    target = epsilon_at(response_profile(epsilon, label_mu, 0.0), 1e-5)
     phi = worst_angle(epsilon, label_mu, 0.0, 0.0, target)
     half = label_mu / sqrt(2)
     v, w = (np.r_[each, each] for each in at_angle(phi))  # the plane twice: one for each training
@@ -349,8 +349,8 @@ def test_a_second_training_is_the_same_coin(epsilon, label_mu):
 @settings(max_examples=20)
 def test_without_a_coin_it_is_the_gaussian(label_mu, rest_mu, target):
     plain = gaussian_profile(hypot(label_mu, rest_mu))(target)
-    assert coin_profile(inf, label_mu, rest_mu)(target) == pytest.approx(plain)
-    nearly = coin_profile(20.0, label_mu, rest_mu)
+    assert response_profile(inf, label_mu, rest_mu)(target) == pytest.approx(plain)
+    nearly = response_profile(20.0, label_mu, rest_mu)
     assert nearly(target) <= plain
     if plain > 1e-9:
         assert epsilon_at(nearly, plain) > 0.985 * target - 1e-3
@@ -361,7 +361,7 @@ def test_without_a_coin_it_is_the_gaussian(label_mu, rest_mu, target):
 def test_never_above_the_same_releases_without_a_coin(
     epsilon, label_mu, rest_mu, square_mu, target
 ):
-    with_coin = coin_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
+    with_coin = response_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
     turns = np.linspace(0, pi / 2, 2001)
     moved = (label_mu * np.sin(turns)) ** 2 + (square_mu * np.sin(2 * turns)) ** 2
     plain = gaussian_profile(hypot(rest_mu, sqrt(moved.max())))(target)
@@ -371,11 +371,11 @@ def test_never_above_the_same_releases_without_a_coin(
 @given(flips, st.floats(0.01, 2), targets)
 @settings(max_examples=20)
 def test_a_label_that_moves_nothing_leaves_the_gaussian(epsilon, rest_mu, target):
-    found = coin_profile(epsilon, 0.0, rest_mu)(target)
+    found = response_profile(epsilon, 0.0, rest_mu)(target)
     assert found <= gaussian_profile(rest_mu)(target)
     # rounding up by 0.1%, and a chord
     assert found >= 0.99 * gaussian_profile(rest_mu)(target) - 1e-15
-    assert coin_profile(epsilon, 0.0, 0.0)(target) <= 1e-6
+    assert response_profile(epsilon, 0.0, 0.0)(target) <= 1e-6
 
 
 @given(flips, mus, targets)
@@ -383,7 +383,7 @@ def test_a_label_that_moves_nothing_leaves_the_gaussian(epsilon, rest_mu, target
 def test_at_least_what_opposite_records_tell(epsilon, label_mu, target):
     """v' = -v is the label alone: the joint profile, in closed form."""
     exact = joint_profile(epsilon, gaussian_profile(label_mu))(target)
-    assert coin_profile(epsilon, label_mu, 0.0)(target) >= exact
+    assert response_profile(epsilon, label_mu, 0.0)(target) >= exact
 
 
 @given(st.tuples(flips, mus, rests, rests), st.integers(0, 3), st.floats(1.05, 2), targets)
@@ -391,7 +391,9 @@ def test_at_least_what_opposite_records_tell(epsilon, label_mu, target):
 def test_more_of_anything_never_tells_less(setting, which, factor, target):
     """That rounding arguments up is safe. Bounds on both sides wander by far less than 5% in μ."""
     more = tuple(value * factor if place == which else value for place, value in enumerate(setting))
-    less, larger = (coin_profile(*each[:3], square_mu=each[3])(target) for each in (setting, more))
+    less, larger = (
+        response_profile(*each[:3], square_mu=each[3])(target) for each in (setting, more)
+    )
     assert less <= larger * 1.02 + 1e-15
 
 
@@ -420,20 +422,20 @@ def test_rounding_up_is_up_small_and_done_once(value):
 def test_arrays_are_answered_entry_by_entry():
     epsilons, labels = np.array([0.5, 1.0]), np.array([[0.3], [0.4], [0.0]])
     targets = np.array([0.0, 0.7])
-    whole = coin_profile(epsilons, labels, 0.1)(targets[:, None, None])
+    whole = response_profile(epsilons, labels, 0.1)(targets[:, None, None])
     assert whole.shape == (2, 3, 2)
     for i, j, k in product(range(2), range(3), range(2)):
-        alone = coin_profile(epsilons[k], labels[j, 0], 0.1)(targets[i])
+        alone = response_profile(epsilons[k], labels[j, 0], 0.1)(targets[i])
         assert np.isscalar(alone) and whole[i, j, k] == alone
-    assert (epsilon_at(coin_profile(epsilons, labels, 0.1), 1e-6) > 0).all()
+    assert (epsilon_at(response_profile(epsilons, labels, 0.1), 1e-6) > 0).all()
 
 
 def test_what_cannot_be_counted_hides_nothing():
     moved = {"label_mu": 0.1, "rest_mu": 0.1, "square_mu": 0.1, "rounding_mu": 1e-9}
     for name, endless in product(moved, (inf, 1e200)):
-        assert coin_profile(1.0, **(moved | {name: endless}))(5.0) == 1
-    assert coin_profile(1.0, 0.1, 0.1)(inf) == 0
-    far = coin_profile(1.0, 30.0, 0.1)(1.0)
+        assert response_profile(1.0, **(moved | {name: endless}))(5.0) == 1
+    assert response_profile(1.0, 0.1, 0.1)(inf) == 0
+    far = response_profile(1.0, 30.0, 0.1)(1.0)
     assert far <= 1 and far == pytest.approx(gaussian_profile(hypot(30, 0.1))(1.0))
 
 
@@ -442,9 +444,9 @@ def test_what_cannot_be_counted_hides_nothing():
 def test_bad_arguments_are_named(name, value):
     good = {"epsilon": 1.0, "label_mu": 0.5, "rest_mu": 0.1}
     with pytest.raises(InvalidInput, match=name) as refused:
-        coin_profile(**(good | {name: value}))
+        response_profile(**(good | {name: value}))
     assert refused.value.setting == name
 
 
 def test_whole_numbers_are_numbers():
-    assert coin_profile(1, 1, 0)(1.0) == coin_profile(1.0, 1.0, 0.0)(1.0)
+    assert response_profile(1, 1, 0)(1.0) == response_profile(1.0, 1.0, 0.0)(1.0)

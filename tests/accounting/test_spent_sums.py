@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pdml.accounting import Budget, Ledger, Reports, last_safe_round, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
 from pdml.errors import BudgetExceeded
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 DELTA = 1e-6
-PLACE = Place(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=6)
+PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=6)
 
 
 def sums(**changes) -> SumsReleased:

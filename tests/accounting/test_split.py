@@ -17,11 +17,11 @@ from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoise
 from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 DELTA = 1e-6
-PLACE = Place(server=0, n_servers=5, degree=2, records=400, epsilons=(1.0,), width=3)
+PLACE = ServerSpec(server=0, n_servers=5, degree=2, records=400, epsilons=(1.0,), width=3)
 FAR = 1e3  # deviations: where truncation no longer costs anything
 
 

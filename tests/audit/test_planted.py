@@ -215,6 +215,8 @@ def test_a_sensitivity_that_forgets_kappa(monkeypatch):
 
 
 def test_a_second_training_that_is_not_charged(monkeypatch):
-    real = event_groups.split
-    monkeypatch.setattr(event_groups, "split", lambda events: real(tuple(dict.fromkeys(events))))
+    real = event_groups.group_events
+    monkeypatch.setattr(
+        event_groups, "group_events", lambda events: real(tuple(dict.fromkeys(events)))
+    )
     assert not label(replace(label_victim().with_noise(MU, "label"), trainings=4)).passed

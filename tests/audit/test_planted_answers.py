@@ -10,7 +10,7 @@ import pytest
 
 from pdml.accounting import randomized_attributes as rows
 from pdml.audit import answer_attacks as attacks
-from pdml.device import answers as given
+from pdml.device import answers as answer_rules
 from pdml.device import memo
 from pdml.numerics import coded_rows
 from pdml.planning import server_spec
@@ -44,18 +44,18 @@ def test_one_coin_for_all_answers(monkeypatch):
         fell = memo.draw(0, micro_epsilon, 2)
         return said, tuple(((level + fell) % many, micro) for level, micro, many in answers)
 
-    monkeypatch.setattr(memo, "decided", alike)
+    monkeypatch.setattr(memo, "randomise", alike)
     assert not told("status").passed and not told("habit").passed
 
 
 def test_the_epsilon_of_another_answer(monkeypatch):
-    real = given.on_menus
+    real = answer_rules.on_menus
 
     def first(study, epsilons):
         chosen = real(study, epsilons)
         return dict.fromkeys(chosen, next(iter(chosen.values())))
 
-    monkeypatch.setattr(given, "on_menus", first)
+    monkeypatch.setattr(answer_rules, "on_menus", first)
     assert not told("habit", 3_000).passed
 
 
@@ -69,7 +69,7 @@ def test_a_coin_of_the_wrong_epsilon(monkeypatch):
 
 def test_a_ledger_that_counts_the_largest_epsilon_for_all(monkeypatch):
     largest = lambda row, sent: max(each.epsilon for each in row.answers)  # noqa: E731
-    monkeypatch.setattr(rows.Row, "epsilon", largest)
+    monkeypatch.setattr(rows.AnswerRow, "epsilon", largest)
     assert not told("label and answers", 4_000).passed
 
 

@@ -14,7 +14,7 @@ from pdml.audit.finding import Finding
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
 from pdml.mechanisms.randomness import Secure
-from pdml.node.job.participant import Party
+from pdml.node.job.participant import Participant
 from pdml.node.storage.journal import Journal
 from pdml.training.server import Node
 
@@ -28,7 +28,7 @@ def case(name: str) -> deployed.Case:
 
 def told_apart(name: str, runs: int = ENOUGH) -> Finding:
     chosen = case(name)
-    return deployed.told_apart(chosen, deployed.lives(chosen, runs))
+    return deployed.distinguish(chosen, deployed.lives(chosen, runs))
 
 
 def width(name: str) -> Finding:
@@ -131,7 +131,7 @@ def test_a_sensitivity_that_forgets_kappa(monkeypatch):
 
 
 def test_debits_skipped_after_a_restart(monkeypatch):
-    real = Party._open
+    real = Participant._open
 
     def open_again(self):
         node, state = real(self)
@@ -139,7 +139,7 @@ def test_debits_skipped_after_a_restart(monkeypatch):
             self._events = ()
         return node, state
 
-    monkeypatch.setattr(Party, "_open", open_again)
+    monkeypatch.setattr(Participant, "_open", open_again)
     found = told_apart(THETA, 5)
     assert not found.passed
     assert found.sentence == "2 different messages were sent, but the journal has lines for 1"

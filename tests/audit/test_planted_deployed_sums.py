@@ -11,7 +11,7 @@ import numpy as np
 from pdml.audit.deployed_sums import findings, live, worlds
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import SecureStream
-from pdml.node.job.participant import Party
+from pdml.node.job.participant import Participant
 from pdml.node.storage.journal import Journal
 from pdml.training import sums_release
 
@@ -38,39 +38,39 @@ def test_half_the_secure_noise(monkeypatch):
 
 def test_the_second_node_adds_no_noise(monkeypatch):
     """What hides the victim from the spy is then half as much."""
-    real = sums_release.released
+    real = sums_release.release_sums
 
     def released(own, server, plan, source):
         quiet = replace(plan, label_noise=0.0, square_noise=0.0)
         return real(own, server, quiet if server.place.server else plan, source)
 
-    monkeypatch.setattr(sums_release, "released", released)
+    monkeypatch.setattr(sums_release, "release_sums", released)
     assert NOISE in violated(4 * FEW)  # half the variance is seen later than half the deviation
 
 
 def test_rows_without_masks(monkeypatch):
-    monkeypatch.setattr(masks, "masked", lambda units, *_: units.view(np.uint64))
+    monkeypatch.setattr(masks, "add_masks", lambda units, *_: units.view(np.uint64))
     assert WORDS in violated()
 
 
 def test_masks_that_do_not_belong_to_their_job(monkeypatch):
-    real = masks.seed_of
+    real = masks.derive_seed
     monkeypatch.setattr(
         masks,
-        "seed_of",
-        lambda shared, *, job, one, other: real(shared, job="any", one=one, other=other),
+        "derive_seed",
+        lambda shared, *, job, server, other: real(shared, job="any", server=server, other=other),
     )
     assert set(violated()) == {WORDS}
 
 
 def test_a_release_without_a_debit(monkeypatch):
-    real = Party._open
+    real = Participant._open
 
     def opened(self):
         self._events = ()
         return real(self)
 
-    monkeypatch.setattr(Party, "_open", opened)
+    monkeypatch.setattr(Participant, "_open", opened)
     said = "1 messages were sent, but the ledger has lines for 0"
     assert list(violated(10).values()) == [said, said]
 

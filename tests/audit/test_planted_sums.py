@@ -35,7 +35,7 @@ def told_apart(pair, runs=1_500):
     seen = [
         sums_transcripts.releases(one, runs, 7, world, 1) for world, one in enumerate(pair.worlds)
     ]
-    return sums_transcripts.told_apart("sums", pair, seen, pair.worlds[0].claims(pair.data))
+    return sums_transcripts.distinguish("sums", pair, seen, pair.worlds[0].claims(pair.data))
 
 
 def found(name, runs=1_500):
@@ -126,25 +126,25 @@ def test_the_ledger_forgets_what_a_record_does_to_q(monkeypatch):
 
 
 def test_a_coin_of_the_wrong_epsilon(monkeypatch):
-    real = event_groups.Split.epsilon.fget
-    monkeypatch.setattr(event_groups.Split, "epsilon", property(lambda self: real(self) / 2))
+    real = event_groups.EventGroups.epsilon.fget
+    monkeypatch.setattr(event_groups.EventGroups, "epsilon", property(lambda self: real(self) / 2))
     assert not found("2 classes, jointly", 4_000).passed
 
 
 def test_a_coin_of_the_wrong_epsilon_for_a_record(monkeypatch):
-    real = bounds.coin_profile
+    real = bounds.response_profile
     half = lambda epsilon, *mu, **more: real(epsilon / 2, *mu, **more)  # noqa: E731
-    monkeypatch.setattr(bounds, "coin_profile", half)
+    monkeypatch.setattr(bounds, "response_profile", half)
     assert not found("with the coin, trained four times", 2_000).passed
 
 
 def test_a_coin_that_shows_one_of_four_exchanges(monkeypatch):
-    real = per_release_loss._coin
+    real = per_release_loss._response_loss
 
     def first(sent, loud, rest, sums, classes):
         return real(sent, loud, rest, sums[:1], classes)
 
-    monkeypatch.setattr(per_release_loss, "_coin", first)
+    monkeypatch.setattr(per_release_loss, "_response_loss", first)
     assert not found("with the coin, trained four times", 2_000).passed
 
 
@@ -164,8 +164,10 @@ def test_a_fresh_coin_for_every_training(monkeypatch):
 
 
 def test_a_second_exchange_that_is_not_charged(monkeypatch):
-    real = event_groups.split
-    monkeypatch.setattr(event_groups, "split", lambda events: real(tuple(dict.fromkeys(events))))
+    real = event_groups.group_events
+    monkeypatch.setattr(
+        event_groups, "group_events", lambda events: real(tuple(dict.fromkeys(events)))
+    )
     (plain, *_) = attacks.label_pairs()
     often = tuple(replace(one, trainings=4) for one in plain.worlds)
     assert not told_apart(replace(plain, worlds=often)).passed
@@ -179,11 +181,11 @@ def test_nothing_is_found_in_a_coalition_where_nothing_is_wrong():
 
 
 def test_masks_that_do_not_belong_to_their_job(monkeypatch):
-    real = masks.seed_of
+    real = masks.derive_seed
     monkeypatch.setattr(
         masks,
-        "seed_of",
-        lambda shared, *, job, one, other: real(shared, job="any", one=one, other=other),
+        "derive_seed",
+        lambda shared, *, job, server, other: real(shared, job="any", server=server, other=other),
     )
     assert violated() == WORDS
 
@@ -199,13 +201,13 @@ def test_a_mask_with_the_wrong_sign(monkeypatch):
             found = found + masks.words(seeds[name], found.size) if name != me else found
         return found
 
-    monkeypatch.setattr(masks, "masked", masked)
+    monkeypatch.setattr(masks, "add_masks", masked)
     assert violated() >= WORDS
 
 
 def test_noise_that_gets_lost_on_the_way_to_the_mask(monkeypatch):
     monkeypatch.setattr(
-        integer_gaussian, "drawn", lambda stddevs, stream: np.zeros(stddevs.shape, "i8")
+        integer_gaussian, "sample", lambda stddevs, stream: np.zeros(stddevs.shape, "i8")
     )
     assert violated() >= {"coalition: noise", "coalition of 1: label", "coalition of 1: record"}
 

@@ -23,7 +23,7 @@ def test_a_budget_names_against_whom_it_holds(colluding, whom):
     budget = Budget(features_epsilon=2.0, labels_epsilon=0.5, colluding=colluding)
     assert budget.whom == whom
     study = SimpleNamespace(budget=budget, menu=(1.0, 2.0))
-    for sentence in budget_text.tell(study):
+    for sentence in budget_text.budget_sentences(study):
         assert sentence.lower().startswith(f"{whom} learn")
         assert colluding is None or "all other servers" not in sentence.lower()
 

@@ -17,7 +17,7 @@ NUMBER = re.compile(r"\d[\d.,]*%?")
 def shown(table: console.Grid, width: int) -> str:
     with redirect_stdout(StringIO()) as said, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(width))
-        console.show("Heading", table)
+        console.print_table("Heading", table)
     return said.getvalue()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from running import PDML, run
 
-from pdml.cli import Signalled, outputs
+from pdml.cli import StopSignal, outputs
 from pdml.errors import InvalidInput
 
 COMMANDS = ("demo", "train", "predict")
@@ -165,8 +165,8 @@ def test_a_traceback_is_shown_on_request(
 @pytest.mark.parametrize(
     ("stop", "code", "sentence"),
     [
-        (Signalled(signal.SIGINT), 130, "pdml: interrupted; nothing was written\n"),
-        (Signalled(signal.SIGTERM), 143, "pdml: stopped; nothing was written\n"),
+        (StopSignal(signal.SIGINT), 130, "pdml: interrupted; nothing was written\n"),
+        (StopSignal(signal.SIGTERM), 143, "pdml: stopped; nothing was written\n"),
     ],
 )
 def test_a_signal_ends_it_politely(
@@ -185,7 +185,7 @@ def test_an_interrupt_after_the_work_does_not_deny_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outputs, "written", [Path("model.json")])
-    monkeypatch.setattr(outputs, "check", fail_with(Signalled(signal.SIGINT)))
+    monkeypatch.setattr(outputs, "check", fail_with(StopSignal(signal.SIGINT)))
     assert run(capsys, "demo") == (130, "", "pdml: interrupted; already written: model.json\n")
 
 

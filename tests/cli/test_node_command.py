@@ -17,7 +17,7 @@ pytest.importorskip("cryptography")
 from pdml.node.job import training_data
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage import control_db
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 
 DOC = Path(__file__).parents[2] / "docs" / "consortium.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -91,10 +91,10 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     for name, asked in (("alice", option), ("bob", "--randomised")):
         code, out, _ = run(capsys, "node", "data", name, *TABLE, "--epsilon", "2", asked)
         assert code == 0 and (name != "alice" or said in out)
-        site = Home.open(name)
+        site = NodeDirectory.open(name)
         folders += ["--data", f"{name}={site.path(site.config.data)}"]
-    site = Home.open(kit)
-    assert site.frozen().manifest.randomised_by == site.holdings().randomised_by == by
+    site = NodeDirectory.open(kit)
+    assert site.frozen().manifest.randomised_by == site.load_training_data().randomised_by == by
     spend(site)
     assert said in " ".join(run(capsys, "node", "status", kit)[1].split())
     status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
@@ -156,14 +156,14 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
 
 def waiting(kit, job="first"):
     """An offer of bob that alice's operator is asked about."""
-    site, study = Home.open(Path(kit)), Home.open(Path(kit)).checked_study()
-    contract = training_data.agreed(study, study.plan, job)
+    site, study = NodeDirectory.open(Path(kit)), NodeDirectory.open(Path(kit)).checked_study()
+    contract = training_data.make_job_terms(study, study.plan, job)
     terms = {"attempt": secrets.token_hex(16), "offerer": "bob", "resume": False}
     offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=30.0)
-    signed = offer.signed(Home.open(Path("bob")).identity())
+    signed = offer.signed(NodeDirectory.open(Path("bob")).identity())
     names = {"attempt": offer.attempt, "job": job, "contract": contract.digest, "offerer": "bob"}
-    asked = control_db.Attempt(**names, offer=signed, state=control_db.ASKED, sentence="")
-    with contextlib.closing(control_db.Desk(site.folder)) as table:
+    asked = control_db.Attempt(**names, offer=signed, state=control_db.PENDING, sentence="")
+    with contextlib.closing(control_db.ControlDatabase(site.folder)) as table:
         table.put(asked)
     return asked.digest
 
@@ -196,7 +196,7 @@ def test_an_offer_is_accepted_by_who_has_seen_its_terms(kit, capsys):
 
 def spend(site):
     """One release from the node's present data set, as a job would enter it."""
-    journal, dataset = site.journal(), site.holdings().dataset
+    journal, dataset = site.journal(), site.load_training_data().dataset
     journal.begin(
         "job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"", terms=""
     )
@@ -232,13 +232,13 @@ def test_training_a_study_refuses_in_one_sentence(kit, capsys, arguments, reason
 
 
 def test_a_study_is_trained_in_one_process(kit, capsys):
-    from pdml.consortium.outcome import ONE_DOMAIN, THIS_JOB
+    from pdml.consortium.outcome import SINGLE_DOMAIN, THIS_JOB
     from pdml.model.model import load_model
 
     folders = []
     for name in ("alice", "bob"):
         run(capsys, "node", "data", name, *TABLE, "--epsilon", "2", "--randomise")
-        site = Home.open(name)
+        site = NodeDirectory.open(name)
         folders += ["--data", f"{name}={site.path(site.config.data)}"]
     code, out, err = run(
         capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made", "--json"
@@ -252,7 +252,7 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
     assert "Who is at risk?" in page
     assert model.privacy["counted"] == told["privacy"]["counted"] == THIS_JOB  # nobody knows more
     assert f"The ledger counts {THIS_JOB}." in page and "all jobs" not in page
-    assert model.provenance["parties"] == ONE_DOMAIN and ONE_DOMAIN.capitalize() in page
+    assert model.provenance["parties"] == SINGLE_DOMAIN and SINGLE_DOMAIN.capitalize() in page
     code, out, _ = run(capsys, "privacy", "made/model.json")
     assert code == 0 and THIS_JOB in " ".join(out.split())
     small = STUDY.replace("epsilon = 20", "epsilon = 0.01")
@@ -272,9 +272,9 @@ def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, caps
     data set under it.
     """
     assert run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")[0] == 0
-    spend(Home.open(kit))
-    before = Home.open(kit)
-    digest, hash = before.holdings().dataset, before.study().hash
+    spend(NodeDirectory.open(kit))
+    before = NodeDirectory.open(kit)
+    digest, hash = before.load_training_data().dataset, before.study().hash
     Path("old.toml").write_text(Path("study.toml").read_text())
     assert run(capsys, "node", "init", kit, "--renew")[0] == 0
     code, _, err = run(capsys, "node", "join", kit, "study.toml")
@@ -289,8 +289,8 @@ def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, caps
     for name in ("alice", "bob"):
         code, _, err = run(capsys, "node", "join", name, "study.toml")
         assert code == 0, err
-    after = Home.open(kit)
-    assert after.lineage() == (hash,) and after.holdings().dataset == digest
+    after = NodeDirectory.open(kit)
+    assert after.lineage() == (hash,) and after.load_training_data().dataset == digest
     assert (
         json.loads(run(capsys, "node", "status", kit, "--json")[1])["datasets"][0]["releases"] == 0
     )

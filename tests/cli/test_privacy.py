@@ -14,7 +14,7 @@ from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
 from pdml.cli import main
 from pdml.formatting import numbers
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 SETTINGS = [
@@ -31,7 +31,7 @@ SETTINGS = [
     "--rounds",
     "60",
 ]
-PLACE = Place(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
+PLACE = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

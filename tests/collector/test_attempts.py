@@ -38,7 +38,7 @@ def slowing(per_minute=20):
 
 
 def tries(attempts, host, answers=(UNKNOWN,)):
-    asyncio.run(attempts.after({"client": (host, 1)}, answers))
+    asyncio.run(attempts.delay_response({"client": (host, 1)}, answers))
 
 
 def test_a_few_are_free_then_each_waits_its_turn():
@@ -100,7 +100,7 @@ def test_addresses_that_one_party_holds_count_together():
     for host in ("::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"):
         tries(attempts, host)
     assert len(time.slept) == 2  # the same IPv4 address in two spellings
-    asyncio.run(attempts.after({"client": None}, (UNKNOWN,)))
+    asyncio.run(attempts.delay_response({"client": None}, (UNKNOWN,)))
 
 
 def test_memory_is_bounded_and_short(monkeypatch):

@@ -10,7 +10,7 @@ from example_study import STUDY
 from pdml.collector.collection import Collection
 from pdml.collector.intake.report_rules import collection_id
 from pdml.collector.storage.stores import open_store
-from pdml.errors import DataError, InvalidInput, Untrainable
+from pdml.errors import DataError, InvalidInput, UntrainableStudy
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_which_server_it_is_must_be_said(tmp_path: Path) -> None:
 
 def test_nobody_is_asked_under_a_study_that_never_ends(tmp_path: Path) -> None:
     endless = replace(STUDY, budget=None)
-    with pytest.raises(Untrainable):
+    with pytest.raises(UntrainableStudy):
         Collection(endless, "alice", database=str(tmp_path / "reports.db"), create=True)
     assert not list(tmp_path.iterdir())
 
@@ -45,7 +45,7 @@ def test_nothing_is_frozen_under_such_a_study_either(tmp_path: Path) -> None:
     endless, database = replace(STUDY, budget=None), str(tmp_path / "reports.db")
     open_store(database, collection_id(endless, "alice"), create=True).close()
     with Collection(endless, "alice", database=database) as collection:
-        with pytest.raises(Untrainable):
+        with pytest.raises(UntrainableStudy):
             collection.export(tmp_path / "data", force_small=True)
         assert collection.status().totals.state == "open" and not (tmp_path / "data").exists()
 

@@ -44,7 +44,9 @@ def test_a_good_report_becomes_its_entry():
     assert read.mac == hmac.digest(bytes.fromhex(sent.nonce), line, "sha256")
     assert read.features == features_of(sent).tobytes()
     assert (
-        read.token == hash_token("ab" * 16) and read.hour == int(NOW // 3600) and read.barred == ""
+        read.token == hash_token("ab" * 16)
+        and read.hour == int(NOW // 3600)
+        and read.closed_reason == ""
     )
 
 
@@ -183,18 +185,18 @@ def test_size_is_looked_at_before_the_content():
 
 
 def test_tokens_are_needed_where_they_are():
-    assert one(report(), rules=INVITED).barred == "token_missing"
+    assert one(report(), rules=INVITED).closed_reason == "token_missing"
     assert isinstance(one(report(token=secrets.token_hex(16)), rules=INVITED), Entry)
 
 
 @pytest.mark.parametrize(("offset", "barred"), [(-1, "too_early"), (0, "")])
 def test_the_study_opens(offset, barred):
-    assert one(report(), TRIAL.opens.timestamp() + offset).barred == barred
+    assert one(report(), TRIAL.opens.timestamp() + offset).closed_reason == barred
 
 
 @pytest.mark.parametrize(("offset", "barred"), [(-1, ""), (0, "closed")])
 def test_and_closes(offset, barred):
-    assert one(report(), TRIAL.closes.timestamp() + offset).barred == barred
+    assert one(report(), TRIAL.closes.timestamp() + offset).closed_reason == barred
 
 
 def test_all_codes_are_in_the_table():

@@ -171,4 +171,4 @@ def test_a_running_service_erases_when_the_time_has_come(open_store, monkeypatch
 
 def test_reports_are_taken_until_then_and_no_longer():
     rules = Rules.of(replace(AGREED, closes=None), require_tokens=False)
-    assert rules.barred(END - 1) == "" and rules.barred(END) == "closed"
+    assert rules.closed_reason(END - 1) == "" and rules.closed_reason(END) == "closed"

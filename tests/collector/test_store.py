@@ -47,8 +47,8 @@ def test_one_group_may_hold_anything(store):
         twice,
         twice,
         alter(twice, label=2),
-        entry(barred="too_early"),
-        known._replace(barred="closed"),
+        entry(closed_reason="too_early"),
+        known._replace(closed_reason="closed"),
     ]
     assert codes(store.commit(group)) == [
         "replayed",
@@ -107,7 +107,7 @@ def test_a_refused_report_leaves_its_token_fresh(store):
     (token,) = invited(store)
     store.commit([known])
     clash = entry(report(token=token, label=1))._replace(id=known.id)
-    assert codes(store.commit([clash, entry(report(token=token), barred="closed")])) == [
+    assert codes(store.commit([clash, entry(report(token=token), closed_reason="closed")])) == [
         "id_conflict",
         "closed",
     ]
@@ -169,7 +169,7 @@ def test_frozen_is_for_good(store):
     known = entry()
     store.commit([known])
     assert store.freeze(7) == 7 and store.freeze(9) == 7
-    assert codes(store.commit([entry(), known, entry(barred="closed")])) == [
+    assert codes(store.commit([entry(), known, entry(closed_reason="closed")])) == [
         "frozen",
         "replayed",
         "frozen",
@@ -242,7 +242,7 @@ def test_groups_never_matter(open_store, sent, data):
         base._replace(
             id=salt + bytes([n] * 8),
             label=body,
-            barred=barred,
+            closed_reason=barred,
             token=hashes[token],
             mac=bytes([body] * 32),
         )
@@ -252,8 +252,8 @@ def test_groups_never_matter(open_store, sent, data):
     for each in entries:
         if each.id in stored:
             expected.append("replayed" if stored[each.id] == each.label else "id_conflict")
-        elif each.barred:
-            expected.append(each.barred)
+        elif each.closed_reason:
+            expected.append(each.closed_reason)
         elif each.token and each.token not in hashes[:3]:
             expected.append("token_unknown")
         elif each.token in used:
@@ -278,9 +278,9 @@ def test_marks_are_read_back():
 def test_a_report_that_was_stored_without_an_invitation_keeps_its_receipt_when_they_are_asked_for(
     store,
 ):
-    known, new = entry(), entry(barred="token_missing")
+    known, new = entry(), entry(closed_reason="token_missing")
     store.commit([known])
-    assert codes(store.commit([known._replace(barred="token_missing"), new])) == [
+    assert codes(store.commit([known._replace(closed_reason="token_missing"), new])) == [
         "replayed",
         "token_missing",
     ]

@@ -64,7 +64,7 @@ def test_who_says_two_things_is_named_and_proved(two_faced, told_by, tmp_path, h
     """By what two neighbours heard, or by one of them and its own statement."""
     result = assemble(two_faced.study, two_faced.contract, told_by)
     (found,) = result.mismatches
-    assert (found.sender, found.hearer, found.round) == ("bob", "carol", 2)
+    assert (found.sender, found.receiver, found.round) == ("bob", "carol", 2)
     write_result(tmp_path / "result", result, result_page, {"bob": shown(two_faced, *hearers)})
     verdict = verified(tmp_path / "result")
     assert [each.sender for each in verdict.equivocated] == ["bob"]

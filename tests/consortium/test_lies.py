@@ -56,7 +56,7 @@ def test_fewer_records_than_the_study_asks_for_are_noticed(ended, tmp_path):
     def lie(said):
         place = ended.contract.place("alice", records=39, epsilons=(1.0,))
         events = ended.contract.plan.events(place)
-        return {"records": 39, "events": [event_codec.plain(event) for event in events]}
+        return {"records": 39, "events": [event_codec.encode_event(event) for event in events]}
 
     told = lied(ended, tmp_path, alice=lie)
     assert "alice trained on 39 records, but the study asks for 40" in told
@@ -123,7 +123,7 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
         before = replace(again.contract, job=job.job, plan=other)
         place = before.place("bob", records=50, epsilons=(1.0,))
         spent = replace(other, rounds=2).events(place)
-        events = [event_codec.plain(event) for event in event_groups.summed(spent)]
+        events = [event_codec.encode_event(event) for event in event_groups.merge_iterates(spent)]
         told = {"plan": plan, "terms": before.digest, "events": events}
         return {"earlier": [msgspec.structs.replace(job, **told)]}
 
@@ -153,7 +153,7 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
 
 def test_noise_of_different_sources_makes_no_result_and_names_who_differs(ended):
     result = assemble(ended.study, ended.contract, ended.tell())
-    other = msgspec.structs.replace(result.said["bob"], source="secure")
-    mixed = replace(result, said={**result.said, "bob": other})
+    other = msgspec.structs.replace(result.statements["bob"], source="secure")
+    mixed = replace(result, statements={**result.statements, "bob": other})
     (flaw,) = [each for each in mixed.problems if "different sources" in each.sentence]
     assert flaw.servers == ("bob",) and "bob: secure" in flaw.sentence

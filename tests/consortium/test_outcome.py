@@ -8,7 +8,7 @@ from consortium import EPSILON, NAMES, WIDTH, Consortium
 
 from pdml.accounting.events import IterateReleased
 from pdml.accounting.provenance import DEVICES, OPERATOR, UNSAID
-from pdml.consortium.outcome import ALL_JOBS, THIS_JOB, Outcome, Part
+from pdml.consortium.outcome import ALL_JOBS, THIS_JOB, ConsortiumResult, Part
 from pdml.errors import InvalidInput
 from pdml.mechanisms import masks
 from pdml.model.history import NO_ROUNDS
@@ -34,12 +34,12 @@ def outcome(tmp_path):
         )
         for name, server in zip(NAMES, made.servers, strict=True)
     )
-    return Outcome(contract=made.contract, parts=parts, source="secure")
+    return ConsortiumResult(contract=made.contract, parts=parts, source="secure")
 
 
 def test_only_journals_count_more_than_this_job(outcome):
-    assert outcome.counted == THIS_JOB and "this job alone" in THIS_JOB
-    assert replace(outcome, own_nodes=True).counted == ALL_JOBS and "journals" in ALL_JOBS
+    assert outcome.ledger_scope == THIS_JOB and "this job alone" in THIS_JOB
+    assert replace(outcome, separate_nodes=True).ledger_scope == ALL_JOBS and "journals" in ALL_JOBS
 
 
 def test_earlier_jobs_that_a_journal_tells_are_in_the_ledger(outcome):
@@ -71,16 +71,16 @@ def exchanged(folder, *, colluding, masked):
     plan = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0, colluding=colluding)
     made = Consortium(folder, plan=plan)
     rows = [
-        sums_release.released(sums_release.exact(each, plan), each, plan, made.source)
+        sums_release.release_sums(sums_release.exact(each, plan), each, plan, made.source)
         for each in made.servers
     ]
     sent = [
-        masks.masked(
+        masks.add_masks(
             row,
             name,
             NAMES,
             {
-                other: masks.seed_of(bytes(32), job="job-1", one=name, other=other)
+                other: masks.derive_seed(bytes(32), job="job-1", server=name, other=other)
                 for other in NAMES
                 if other != name
             },
@@ -102,7 +102,7 @@ def exchanged(folder, *, colluding, masked):
         )
         for name, server, row in zip(NAMES, made.servers, sent, strict=True)
     )
-    return Outcome(contract=made.contract, parts=parts, source="secure"), sum(rows)
+    return ConsortiumResult(contract=made.contract, parts=parts, source="secure"), sum(rows)
 
 
 @pytest.mark.parametrize(("colluding", "masked"), [(None, False), (2, False), (2, True)])

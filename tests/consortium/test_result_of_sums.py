@@ -162,15 +162,21 @@ def test_near_is_no_more_than_it_says():
     unit = 2.0**-24
 
     def near(**changes):
-        return sums_fit.near(json.dumps({**own, **changes}, indent=1).encode(), spelt)
+        return sums_fit.equal_up_to_rounding(
+            json.dumps({**own, **changes}, indent=1).encode(), spelt
+        )
 
     assert near() and near(intercepts=[0.25 + unit]) and near(coefficients=[[1 - unit, 0.5]])
     assert not near(intercepts=[0.25 + unit / 2]) and not near(intercepts=[0.25 + 2 * unit])
     assert not near(intercepts=[0.25 + 1.01 * unit]) and not near(other=[1.0])
     assert not near(coefficients=[[1, 0.5]]) and not near(coefficients=[[1.0], [0.5]])
     assert not near(expected={}) and not near(more=1)
-    assert not sums_fit.near(spelt + b" ", spelt) and not sums_fit.near(b"[]", spelt)
-    assert not sums_fit.near(b"", spelt) and not sums_fit.near(b"\xff", spelt)
+    assert not sums_fit.equal_up_to_rounding(
+        spelt + b" ", spelt
+    ) and not sums_fit.equal_up_to_rounding(b"[]", spelt)
+    assert not sums_fit.equal_up_to_rounding(b"", spelt) and not sums_fit.equal_up_to_rounding(
+        b"\xff", spelt
+    )
 
 
 def another_row(ended, name):

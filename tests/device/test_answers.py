@@ -10,7 +10,7 @@ import pytest
 from browsing import Visitor
 from example_study import STUDY
 
-from pdml.device.answers import checked
+from pdml.device.answers import check_answers
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.errors import DataError
 from pdml.study import Study
@@ -35,7 +35,7 @@ def test_the_vectors_are_those_of_their_maker(monkeypatch: pytest.MonkeyPatch) -
 
 def python(study: Study, name: str, text: str) -> object:
     try:
-        return checked(study, {name: text})[name]
+        return check_answers(study, {name: text})[name]
     except DataError:
         return None
 
@@ -63,10 +63,12 @@ def test_the_page_takes_what_the_vectors_take(visitor: Visitor) -> None:
 def test_a_fraction_is_no_whole_number_wherever_it_comes_from() -> None:
     for value in (34.5, "34.5", "34,5"):
         with pytest.raises(DataError, match=r"'age' must be a whole number, .*got '?34[.,]5"):
-            checked(WHOLE, {"age": value})
+            check_answers(WHOLE, {"age": value})
         with pytest.raises(DataError, match=r"must be a (whole|finite) number"):
             WHOLE.encode({"age": value})
-    assert checked(WHOLE, {"age": 34.0}) == checked(WHOLE, {"age": "34"}) == {"age": 34.0}
+    assert (
+        check_answers(WHOLE, {"age": 34.0}) == check_answers(WHOLE, {"age": "34"}) == {"age": 34.0}
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,12 +87,12 @@ def test_a_fraction_is_no_whole_number_wherever_it_comes_from() -> None:
 )
 def test_what_is_no_answer_is_refused_by_itself(answers: dict[str, object], told: str) -> None:
     with pytest.raises(DataError, match=told):
-        checked(STUDY, answers)
+        check_answers(STUDY, answers)
 
 
 def test_what_is_given_may_be_a_part() -> None:
-    assert checked(STUDY, {}) == {}
-    assert checked(STUDY, {"sex": " male "}) == {"sex": "male"}
+    assert check_answers(STUDY, {}) == {}
+    assert check_answers(STUDY, {"sex": " male "}) == {"sex": "male"}
     assert isinstance(STUDY.attributes[1], Category)
 
 
@@ -99,11 +101,11 @@ def test_no_answer_is_one_where_the_study_allows_it() -> None:
     job = Category(name="job", levels=("farm", "office"), missing="level")
     study = replace(STUDY, encoder=Encoder(attributes=(age, job), version=2), wording={})
     for silence in (None, "", "  "):
-        assert checked(study, {"age": silence, "job": silence}) == {"age": None, "job": None}
-    assert checked(study, {"age": "34", "job": " farm"}) == {"age": 34, "job": "farm"}
+        assert check_answers(study, {"age": silence, "job": silence}) == {"age": None, "job": None}
+    assert check_answers(study, {"age": "34", "job": " farm"}) == {"age": 34, "job": "farm"}
     for name, value in (("age", "NA"), ("job", "prefer not to say"), ("job", "?")):
         with pytest.raises(DataError):
-            checked(study, {name: value})
+            check_answers(study, {name: value})
     for silence in (None, ""):
         with pytest.raises(DataError):
-            checked(STUDY, {"age": silence})
+            check_answers(STUDY, {"age": silence})

@@ -151,7 +151,7 @@ def test_secret_answers_from_the_form_to_the_frozen_data_set(
         collector.command("export", study_file, "--out", str(data), "--force-small")
     frozen = open_frozen(data, study_hash=SECRETS.hash)
     assert np.array_equal(frozen.features, sent[:1])
-    drawn = device_encoding.chosen(SECRETS.encoder, frozen.features[0])
+    drawn = device_encoding.read_draws(SECRETS.encoder, frozen.features[0])
     assert [micro for _, micro in drawn] == [1_000_000, 2_000_000]  # what the menus suggest
     again = SECRETS.encode({"age": 34}, drawn)
     assert np.array_equal(frozen.features[0], again)

@@ -20,21 +20,23 @@ STUDY = "ab" * 32
 
 
 def test_the_same_record_gets_the_same_draw_for_ever(tmp_path: Path) -> None:
-    first = Memory(tmp_path).settle(STUDY, "", 1, 400_000, 3)
-    assert Memory(tmp_path).settle(STUDY, "", 2, 2_000_000, 3) == first  # whatever is asked later
+    first = Memory(tmp_path).draw_once(STUDY, "", 1, 400_000, 3)
+    assert (
+        Memory(tmp_path).draw_once(STUDY, "", 2, 2_000_000, 3) == first
+    )  # whatever is asked later
     assert first.epsilon == 400_000 and first.label in (0, 1, 2)
 
 
 def test_records_and_studies_are_drawn_on_their_own(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     places = [(study, record) for study in (STUDY, "cd" * 32) for record in ("", "ann", "bob")]
-    memos = [memory.settle(*place, 1, 1_000_000, 2) for place in places]
+    memos = [memory.draw_once(*place, 1, 1_000_000, 2) for place in places]
     assert len({memo.id for memo in memos}) == 6
 
 
 def test_two_at_the_same_time_get_one_draw(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        settle = Memory(tmp_path).settle
+        settle = Memory(tmp_path).draw_once
         memos = list(pool.map(lambda k: settle(STUDY, "", k, 1_000_000, 50), range(32)))
     assert len(set(memos)) == 1
     assert len(list(tmp_path.iterdir())) == 1  # and no trace of the draws that lost
@@ -55,12 +57,12 @@ def test_a_draw_whose_writer_was_killed_is_the_draw(
         patch.setattr(os, "link", die)
         patch.setattr(Path, "unlink", die)
         with pytest.raises(SystemExit):
-            Memory(tmp_path).settle(STUDY, "", 1, 1_000_000, 100)
+            Memory(tmp_path).draw_once(STUDY, "", 1, 1_000_000, 100)
     (left,) = tmp_path.iterdir()
     memo = msgspec.json.decode(left.read_bytes(), type=Memo)
     if not whole:
         left.write_bytes(left.read_bytes()[:-1])
-    settled = Memory(tmp_path).settle(STUDY, "", 1, 1_000_000, 100)
+    settled = Memory(tmp_path).draw_once(STUDY, "", 1, 1_000_000, 100)
     assert (settled == memo) == whole
     (file,) = tmp_path.iterdir()
     assert msgspec.json.decode(file.read_bytes(), type=Memo) == settled
@@ -75,17 +77,17 @@ def test_whoever_writes_second_takes_the_first_draw(tmp_path: Path) -> None:
         def recall(self, study: str, record: str) -> Memo | None:
             if first:
                 return super().recall(study, record)
-            first.append(Memory(tmp_path).settle(*asked))
+            first.append(Memory(tmp_path).draw_once(*asked))
             return None
 
-    assert Late(tmp_path).settle(*asked) == first[0] == Memory(tmp_path).settle(*asked)
+    assert Late(tmp_path).draw_once(*asked) == first[0] == Memory(tmp_path).draw_once(*asked)
 
 
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         memory = Memory(tmp_path / "state")
-        memory.keep("", memory.settle(STUDY, "", 1, 1_000_000, 2))
+        memory.keep("", memory.draw_once(STUDY, "", 1, 1_000_000, 2))
     finally:
         os.umask(before)
     (file,) = (tmp_path / "state").iterdir()
@@ -99,11 +101,11 @@ NOTHING = msgspec.json.encode(Memo(study=STUDY))
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"study": 1}', b"null", NOTHING])
 def test_a_broken_memory_is_an_error_not_a_second_draw(tmp_path: Path, content: bytes) -> None:
     memory = Memory(tmp_path)
-    memo = memory.settle(STUDY, "", 1, 1_000_000, 2)
+    memo = memory.draw_once(STUDY, "", 1, 1_000_000, 2)
     (file,) = tmp_path.iterdir()
     file.write_bytes(content)
     with pytest.raises(DataError, match="restore it"):
-        memory.settle(STUDY, "", 1, 1_000_000, 2)
+        memory.draw_once(STUDY, "", 1, 1_000_000, 2)
     file.write_bytes(msgspec.json.encode(msgspec.structs.replace(memo, study="cd" * 32)))
     with pytest.raises(DataError, match="about the study"):
         memory.recall(STUDY, "")
@@ -113,7 +115,7 @@ def test_a_folder_that_cannot_be_written_refuses_to_draw(tmp_path: Path) -> None
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(InvalidInput, match="not a directory"):
-        Memory(blocked / "state").settle(STUDY, "", 1, 1_000_000, 2)
+        Memory(blocked / "state").draw_once(STUDY, "", 1, 1_000_000, 2)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])

@@ -94,7 +94,7 @@ def test_what_is_asked_shown_stored_and_sent(
     person.waits_for("check")
     sent = person.text("#check pre")
     report = decode_report(sent.encode())
-    drawn = device_encoding.chosen(study.encoder, features_of(report))
+    drawn = device_encoding.read_draws(study.encoder, features_of(report))
     assert drawn == ((1, 500_000), (2, 2_000_000)) and report.epsilon == 2_000_000
     assert not isinstance(
         Rules.of(study, require_tokens=False).read([sent.encode()], 0.0)[0], Refusal
@@ -128,7 +128,7 @@ def test_chance_decides_once_about_all_and_only_the_rest_can_be_corrected(
     person: Visitor, study: Study
 ) -> None:
     person.fills(AGE, label=1, secrets=TRUTH)
-    before = device_encoding.chosen(
+    before = device_encoding.read_draws(
         study.encoder, features_of(decode_report(person.text("#check pre").encode()))
     )
     settled = memo_of(person, study)["answers"]
@@ -142,7 +142,7 @@ def test_chance_decides_once_about_all_and_only_the_rest_can_be_corrected(
     person.go_on()
     person.waits_for("check")  # nothing secret is asked again
     features = features_of(decode_report(person.text("#check pre").encode()))
-    assert device_encoding.chosen(study.encoder, features) == before
+    assert device_encoding.read_draws(study.encoder, features) == before
     assert study.decode(features)["age"] == 35
 
 
@@ -199,7 +199,7 @@ def test_the_keyboard_alone_is_enough(person: Visitor, recorder: Recorder, study
         person.types(Keys.SPACE)
     person.finishes_by_keyboard()
     report = decode_report(recorder.bodies[0])
-    chosen = device_encoding.chosen(study.encoder, features_of(report))
+    chosen = device_encoding.read_draws(study.encoder, features_of(report))
     assert [micro for _, micro in chosen] == [500_000, 400_000] and report.epsilon == 400_000
 
 
@@ -249,7 +249,7 @@ def test_a_study_of_secrets_alone_sends_no_answer_in_the_clear(browser: Chrome) 
         rules = Rules.of(ALL_SECRET, require_tokens=False)
         assert not isinstance(rules.read([report], 0.0)[0], Refusal)
         features = features_of(decode_report(report))
-        drawn = device_encoding.chosen(ALL_SECRET.encoder, features)
+        drawn = device_encoding.read_draws(ALL_SECRET.encoder, features)
         assert features.tobytes() == ALL_SECRET.encode({}, drawn).tobytes()
 
 

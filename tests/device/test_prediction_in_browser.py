@@ -19,7 +19,7 @@ from test_page_access import AXE, Setting
 
 from pdml.device.page import ContributorPage
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
-from pdml.model.export.javascript import worksheet
+from pdml.model.export.javascript import device_pipeline
 from pdml.model.model import Model
 from pdml.pages.prediction_page import prediction_page
 from pdml.study import Wording
@@ -168,7 +168,7 @@ def test_the_browser_s_arithmetic_is_python_s(person, classes):
     ]
     found = person.browser.execute_script(
         "return JSON.parse(arguments[1]).map((each) => predicted(JSON.parse(arguments[0]), each))",
-        json.dumps(worksheet(ours).to_dict()),
+        json.dumps(device_pipeline(ours).to_dict()),
         json.dumps(people),
     )
     for one, (age, status, region, income) in zip(found, people, strict=True):

@@ -76,7 +76,7 @@ def test_a_receipt_withdraws_whoever_s_report_it_was_on_this_device(
     with pytest.raises(InvalidInput, match="remembers no report to this study: name its inv"):
         withdraw(TOLD, collector.url, **place)
     file = tmp_path / "receipt.json"
-    receipts.save(file, receipts.saved(TOLD, collector.url, memo))
+    receipts.save(file, receipts.make_receipt(TOLD, collector.url, memo))
     (tmp_path / "mine" / "broken.json").write_bytes(b"{")  # somebody else's trouble
     withdraw(TOLD, receipt=file, **place)
     told = b"".join(path.read_bytes() for path in (tmp_path / "mine").iterdir())
@@ -106,7 +106,7 @@ def test_what_cannot_be_withdrawn_is_told_before_anything_is_sent(tmp_path: Path
     memory = Memory(tmp_path / "mine")
     with pytest.raises(InvalidInput, match="remembers no report"):
         withdraw(TOLD, "alice", memory=tmp_path / "mine")
-    memo = memory.settle(TOLD.unkeyed_hash, "", 1, 1_000_000, 2)
+    memo = memory.draw_once(TOLD.unkeyed_hash, "", 1, 1_000_000, 2)
     with pytest.raises(InvalidInput, match="remembers no report"):
         withdraw(TOLD, "alice", memory=tmp_path / "mine")
     memory.keep("", msgspec.structs.replace(memo, sent="{}", code="", version=1))
@@ -133,20 +133,20 @@ def test_receipts_of_other_studies_and_other_files_are_refused(
 
 def test_a_receipt_is_kept_for_its_owner_alone_and_never_overwritten(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "mine")
-    memo = memory.settle(TOLD.unkeyed_hash, "", 1, 1_000_000, 2)
+    memo = memory.draw_once(TOLD.unkeyed_hash, "", 1, 1_000_000, 2)
     with pytest.raises(InvalidInput, match="that was not"):
-        receipts.saved(TOLD, "https://alice.example", memo)
+        receipts.make_receipt(TOLD, "https://alice.example", memo)
     file = Path(__file__).parents[1] / "vectors" / "formats" / "saved-receipt-1.json"
     known = receipts.load(file)
     memo = msgspec.structs.replace(memo, sent=known.report, receipt=known.receipt)
-    kept = receipts.saved(TOLD, "https://alice.example", memo)
+    kept = receipts.make_receipt(TOLD, "https://alice.example", memo)
     assert (kept.organiser, kept.contact, kept.code) == (
         "City Hospital",
         "study@hospital.example",
         memo.code,
     )
     bare = replace(TOLD, organiser=None)
-    assert receipts.saved(bare, "https://alice.example", memo).organiser == ""
+    assert receipts.make_receipt(bare, "https://alice.example", memo).organiser == ""
     path = tmp_path / "receipt.json"
     receipts.save(path, kept)
     assert path.stat().st_mode & 0o077 == 0 and receipts.load(path) == kept

@@ -56,7 +56,7 @@ def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
     contract = Study.from_canonical(study["canonical"].encode())
     drawn = tuple(map(tuple, case.get("drawn", ())))
     features = contract.encode(case["answers"], drawn)
-    assert device_encoding.chosen(contract.encoder, features) == drawn
+    assert device_encoding.read_draws(contract.encoder, features) == drawn
     assert features.astype("<f4").tobytes().hex() == case["features_hex"]
     told = contract.decode(features)
     assert {each.name: told[each.name] for each in contract.encoder.clear} == case["decoded"]
@@ -184,7 +184,9 @@ def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
         if isinstance(attribute, Category) or given_ is None:
             assert told == given_
             continue
-        low, high = (attribute.low, attribute.high) if encoder.version == 1 else attribute.seen
+        low, high = (
+            (attribute.low, attribute.high) if encoder.version == 1 else attribute.visible_range
+        )
         tolerance = 6e-6 * (high - low) + 4 * np.spacing(max(abs(low), abs(high)))
         if isinstance(told, str):  # three spreads away or more, which is all that a reader sees
             end, side = float(told.split()[0]), 1 if told.endswith("or more") else -1
@@ -201,7 +203,7 @@ def test_an_open_end_keeps_every_digit_that_its_range_can_show() -> None:
     )
     encoder = Encoder(attributes=(number,), version=2)
     for given_, side in ((number.high, "or more"), (number.low, "or less")):
-        end = number.seen[side == "or more"]
+        end = number.visible_range[side == "or more"]
         shown = device_encoding.decode(encoder, device_encoding.encode(encoder, {"x": given_}))
         assert shown == {"x": f"{round(end, 7)!r} {side}"}
 

@@ -55,7 +55,7 @@ def test_each_row_is_mapped_by_itself_into_limits(each, seed):
     assert (np.abs(made) <= scaling.LIMIT).all()
     for j in range(len(entries)):
         np.testing.assert_array_equal(row.apply(entries[j : j + 1])[0], made[j])
-    finished, _ = scaling.finished(made, row.mass)
+    finished, _ = scaling.scale_and_clip(made, row.mass)
     assert (np.linalg.norm(finished.astype(np.float32).astype(float), axis=1) <= 1).all()
 
 

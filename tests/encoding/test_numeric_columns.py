@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from pdml import PDMLClassifier, TrainingPlan, load_model
 from pdml.encoding import scaling
-from pdml.encoding.dataframe import Declared
+from pdml.encoding.dataframe import InputDeclarations
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.maps import Fourier, Squares
-from pdml.encoding.numeric_columns import RANGES_LEAK, SCALES_LEAK, Columns, prepare_rows
+from pdml.encoding.numeric_columns import RANGES_LEAK, SCALES_LEAK, NumericColumns, prepare_rows
 from pdml.errors import ClippingWarning, DataError, InvalidInput
 from pdml.model.model import Model
 
@@ -65,10 +65,10 @@ def test_declared_scales_find_what_raw_columns_hide():
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_rows_are_those_of_the_formula(kind):
     x, _ = people(5)
-    given = Columns(names=("age", "income"), scales=np.array(SCALES), maps=(Squares(),))
+    given = NumericColumns(names=("age", "income"), scales=np.array(SCALES), maps=(Squares(),))
     rows, shrunk = given.rows(x.astype(kind), norm_bound=2.0, constant=True)
     entries = given.expansion.apply(scaling.standardised(x.astype(kind), *np.array(SCALES).T))
-    wanted, count = scaling.finished(entries, 4.0, bound=2.0)
+    wanted, count = scaling.scale_and_clip(entries, 4.0, bound=2.0)
     assert rows.dtype == kind and shrunk == count
     np.testing.assert_allclose(rows, wanted, rtol=1e-6)
     assert (np.linalg.norm(rows.astype(float), axis=1) <= 2.0).all()
@@ -86,7 +86,7 @@ def test_the_norm_bound_is_the_unit():
 def test_sparse_and_dense_agree_where_zero_is_typical():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 5)) * (rng.random((400, 5)) < 0.3) * 4
-    given = Columns(names=tuple("abcde"), scales=np.array([(0.0, 2.0)] * 5))
+    given = NumericColumns(names=tuple("abcde"), scales=np.array([(0.0, 2.0)] * 5))
     dense, first = given.rows(x, norm_bound=1.0, constant=True)
     sparse, second = given.rows(sp.csr_array(x), norm_bound=1.0, constant=True)
     assert sp.issparse(sparse) and first == second
@@ -313,8 +313,8 @@ def test_gaps_in_numbers():
 
 def test_a_frame_of_plain_numbers_needs_no_encoder():
     x, _ = people(20)
-    assert not Declared().needs_encoder(pd.DataFrame(x))
-    assert Declared().needs_encoder(frame(gaps=0)[0])
+    assert not InputDeclarations().needs_encoder(pd.DataFrame(x))
+    assert InputDeclarations().needs_encoder(frame(gaps=0)[0])
 
 
 def test_an_encoder_of_version_2_makes_rows_of_its_own():
@@ -323,6 +323,6 @@ def test_an_encoder_of_version_2_makes_rows_of_its_own():
     entries = model.features(table)
     encoder = Encoder.from_dict(model.encoder)
     rows, _ = prepare_rows(entries, norm_bound=1.0, fit_intercept=True, encoder=encoder)
-    np.testing.assert_array_equal(rows, scaling.finished(entries, encoder.mass)[0])
+    np.testing.assert_array_equal(rows, scaling.scale_and_clip(entries, encoder.mass)[0])
     weights = np.append(model.coefficients[0], model.intercepts[0])
     np.testing.assert_allclose(model.decision_function(entries), rows @ weights, rtol=1e-12)

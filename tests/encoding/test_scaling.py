@@ -50,7 +50,7 @@ def test_levels_are_centred(levels, code):
 
 @given(entries(), masses, st.booleans(), st.sampled_from([1.0, 0.25, 7.0]))
 def test_no_row_is_longer_than_the_bound_even_in_float32(made, mass, constant, bound):
-    rows, shrunk = scaling.finished(made, mass, constant=constant, bound=bound)
+    rows, shrunk = scaling.scale_and_clip(made, mass, constant=constant, bound=bound)
     single = rows.astype(np.float32).astype(np.float64)
     assert (np.linalg.norm(rows, axis=1) <= bound).all()
     assert (np.linalg.norm(single, axis=1) <= bound).all()
@@ -63,11 +63,11 @@ def test_no_row_is_longer_than_the_bound_even_in_float32(made, mass, constant, b
 
 @given(entries(), masses)
 def test_rows_are_made_one_by_one_and_can_be_read_back(made, mass):
-    rows, _ = scaling.finished(made, mass)
+    rows, _ = scaling.scale_and_clip(made, mass)
     for j, row in enumerate(rows):
-        alone, _ = scaling.finished(made[j : j + 1], mass)
+        alone, _ = scaling.scale_and_clip(made[j : j + 1], mass)
         np.testing.assert_array_equal(alone[0], row)
-        np.testing.assert_allclose(scaling.unfinished(row, mass), made[j], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(scaling.unscale(row, mass), made[j], rtol=1e-9, atol=1e-12)
 
 
 def test_a_typical_row_has_the_same_length_whatever_its_width():
@@ -83,10 +83,10 @@ def test_the_constant_of_a_row_with_entries_as_large_as_expected(numbers, levels
     """Also beside codes of randomised answers, which leave the rest less room."""
     mass = numbers + sum(1 - 1 / many for many in levels)
     asked = [(f"q{k}", 1 - 1 / many, (500_000,), many) for k, many in enumerate(levels)]
-    blocks = coded_rows.laid_out(numbers, mass, asked)
+    blocks = coded_rows.layout_blocks(numbers, mass, asked)
     row = np.zeros((1, numbers + sum(levels)))
     row[:, :numbers] = 1.0
-    made, _ = scaling.finished(row, mass, blocks=blocks)
+    made, _ = scaling.scale_and_clip(row, mass, blocks=blocks)
     found = scaling.typical_constant(mass, float(numbers), blocks)
     assert found == pytest.approx(made[0, -1], rel=1e-12)
     if not levels and numbers:
@@ -105,4 +105,4 @@ def test_no_scale(wrong):
     with pytest.raises(InvalidInput, match="of 'age' must be a number"):
         scaling.checked("age", *wrong)
     with pytest.raises(InvalidInput, match="positive constant"):
-        scaling.unfinished(np.array([0.5, 0.0]), 1.0)
+        scaling.unscale(np.array([0.5, 0.0]), 1.0)

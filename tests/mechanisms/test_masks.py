@@ -20,8 +20,8 @@ def seeds(servers, job=JOB, secrets=None):
     secrets = secrets or {pair: os.urandom(32) for pair in combinations(servers, 2)}
     found = {name: {} for name in servers}
     for (one, other), secret in secrets.items():
-        seed = masks.seed_of(secret, job=job, one=one, other=other)
-        assert seed == masks.seed_of(secret, job=job, one=other, other=one)
+        seed = masks.derive_seed(secret, job=job, server=one, other=other)
+        assert seed == masks.derive_seed(secret, job=job, server=other, other=one)
         found[one][other] = found[other][one] = seed
     return found
 
@@ -37,7 +37,7 @@ def test_the_total_is_exact(sums):
     servers = tuple(f"s{i}" for i in range(len(sums)))
     known = seeds(servers)
     sent = {
-        name: masks.masked(np.array(values), name, servers, known[name])
+        name: masks.add_masks(np.array(values), name, servers, known[name])
         for name, values in zip(servers, sums, strict=True)
     }
     np.testing.assert_array_equal(masks.total(sent, servers), np.sum(sums, axis=0))
@@ -49,7 +49,7 @@ def test_any_fewer_look_uniform():
     servers = ("a", "b", "c", "d")
     known = seeds(servers)
     sent = {
-        name: masks.masked(np.zeros(4096, dtype=np.int64), name, servers, known[name])
+        name: masks.add_masks(np.zeros(4096, dtype=np.int64), name, servers, known[name])
         for name in servers
     }
     for size in (1, 2, 3):
@@ -65,7 +65,7 @@ def test_a_coalition_that_knows_its_own_seeds_is_left_with_the_total_of_the_othe
     servers = ("a", "b", "c", "d")
     known = seeds(servers)
     sums = {name: np.arange(3) * 10**i for i, name in enumerate(servers)}
-    sent = {name: masks.masked(sums[name], name, servers, known[name]) for name in servers}
+    sent = {name: masks.add_masks(sums[name], name, servers, known[name]) for name in servers}
     open_ = {}
     for honest in ("a", "c"):
         found = sent[honest]
@@ -80,7 +80,7 @@ def test_a_coalition_that_knows_its_own_seeds_is_left_with_the_total_of_the_othe
 def test_no_seed_serves_twice():
     secret = os.urandom(32)
     found = {
-        masks.seed_of(secret, job=job, one=one, other=other)
+        masks.derive_seed(secret, job=job, server=one, other=other)
         for job in (JOB, "cd" * 32)
         for one, other in (("a", "b"), ("a", "c"), ("ab", "c"), ("a", "bc"))
     }
@@ -103,13 +103,13 @@ def test_a_missing_server_is_named():
     known = seeds(servers)
     sums = np.zeros(2, dtype=np.int64)
     with pytest.raises(InvalidInput, match="one seed with each"):
-        masks.masked(sums, "a", servers, {"b": known["a"]["b"]})
+        masks.add_masks(sums, "a", servers, {"b": known["a"]["b"]})
     with pytest.raises(InvalidInput, match="lacks those of c"):
         masks.total({name: sums.view(np.uint64) for name in "ab"}, servers)
     with pytest.raises(InvalidInput, match="32 bytes"):
         masks.words(b"short", 1)
     with pytest.raises(InvalidInput, match="two different servers"):
-        masks.seed_of(bytes(32), job=JOB, one="a", other="a")
+        masks.derive_seed(bytes(32), job=JOB, server="a", other="a")
 
 
 @pytest.mark.parametrize("width", [90, 400])
@@ -119,5 +119,5 @@ def test_a_long_row_is_masked_to_its_end(width):
     """
     length = width + width * (width + 1) // 2 + 1
     servers = ("a", "b")
-    sent = masks.masked(np.zeros(length, dtype=np.int64), "a", servers, seeds(servers)["a"])
+    sent = masks.add_masks(np.zeros(length, dtype=np.int64), "a", servers, seeds(servers)["a"])
     assert len(np.unique(sent)) == length > 4096

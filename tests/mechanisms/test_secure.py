@@ -45,7 +45,7 @@ from pdml.mechanisms.randomness import (
 )
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
 from pdml.training.server import Node, Server
@@ -495,7 +495,7 @@ def test_settling_adds_at_most_half_a_step_on_either_side(one, other):
     before = sum(
         (Fraction(a) - Fraction(b)) ** 2 for a, b in zip(one.tolist(), other.tolist(), strict=True)
     )
-    settled = [exact.settle(v).tolist() for v in (one, other)]
+    settled = [exact.round_to_grid(v).tolist() for v in (one, other)]
     after = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(*settled, strict=True))
     slack = Fraction(exact.rounding_shift(6)) * (1 + Fraction(1, 10**12))
     # sqrt(after) <= sqrt(before) + slack without square roots: square twice
@@ -505,7 +505,7 @@ def test_settling_adds_at_most_half_a_step_on_either_side(one, other):
 
 @given(st.floats(-LIMIT, LIMIT))
 def test_settling_rounds_to_the_nearest_grid_point(value):
-    settled = float(exact.settle(np.array([value]))[0])
+    settled = float(exact.round_to_grid(np.array([value]))[0])
     assert on_grid(settled) and abs(Fraction(settled) - Fraction(value)) <= Fraction(GRID) / 2
 
 
@@ -514,7 +514,7 @@ def test_a_release_is_the_exact_sum():
     the ends.
     """
     rng = np.random.default_rng(1)
-    w = exact.settle(np.concatenate([rng.normal(size=500), [LIMIT, -LIMIT, 1e300, -1e300]]))
+    w = exact.round_to_grid(np.concatenate([rng.normal(size=500), [LIMIT, -LIMIT, 1e300, -1e300]]))
     theta = exact.gaussian(w.shape, exact.LARGEST, seeded(11))
     for a, b, total in zip(w.tolist(), theta.tolist(), (w + theta).tolist(), strict=True):
         assert Fraction(total) == Fraction(a) + Fraction(b)
@@ -525,7 +525,7 @@ def test_the_label_mean_meets_its_noise_on_the_grid():
     source, n = Secure(), 7
     q, eta = np.array([[0.1234567890123, -1.3]]), exact.gaussian((1, 2), 0.5, seeded(12))
     masked = source.less_share(q, eta, n, reach=2.0)
-    np.testing.assert_array_equal(masked, (exact.settle(n * q) - eta) / n)
+    np.testing.assert_array_equal(masked, (exact.round_to_grid(n * q) - eta) / n)
     np.testing.assert_allclose(masked, q - eta / n, atol=GRID)
     np.testing.assert_array_equal(Simulated(1).less_share(q, eta, n, reach=1e9), q - eta / n)
     with pytest.raises(InvalidInput, match=r"n_servers · .* must be at most 4096 .* got 7 · 1000"):
@@ -537,7 +537,9 @@ def test_neighbours_have_the_same_low_bits():
     reach the same points.
     """
     for value in (0.0, 1 / 3):
-        released = exact.settle(np.full(2000, value)) + exact.gaussian((2000,), 0.1, seeded(13))
+        released = exact.round_to_grid(np.full(2000, value)) + exact.gaussian(
+            (2000,), 0.1, seeded(13)
+        )
         assert on_grid(released)
     assert not on_grid(1 / 3 + np.random.default_rng(1).normal(0, 0.1, 2000))
 
@@ -670,7 +672,7 @@ def test_a_secure_training_learns_and_stays_on_the_grid(classes):
     assert all(on_grid(released) for released, _ in seen)
     assert not any(on_grid(point) for _, point in seen)
     for released, point in seen:
-        assert on_grid(released - exact.settle(point))
+        assert on_grid(released - exact.round_to_grid(point))
     weights = trained.released.mean(axis=0)
     scores = x @ weights.T
     guess = (scores[:, 0] > 0).astype(int) if classes == 2 else scores.argmax(axis=1)
@@ -718,7 +720,7 @@ def test_events_count_the_rounding(classes):
     """
     plan = TrainingPlan(rounds=1, regularization=0.1, penalty=0.2, tolerance=1e-300)
     sizes = {"records": 1000, "epsilons": (1.0,), "width": 9, "classes": classes}
-    first, sent = plan.events(Place(server=0, n_servers=5, degree=2, **sizes))
+    first, sent = plan.events(ServerSpec(server=0, n_servers=5, degree=2, **sizes))
     grid, ridge = sqrt(9 * (1 if classes == 2 else classes)) * 2.0**-40, 0.1 / 5 + 2 * 0.2 * 2
     loss = plan.loss_for(classes)
     label, record = (

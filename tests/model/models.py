@@ -6,7 +6,7 @@ import numpy as np
 
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Bins, Fourier, Products, Squares
-from pdml.encoding.numeric_columns import Columns
+from pdml.encoding.numeric_columns import NumericColumns
 from pdml.model.model import Model
 
 _TOWN = Category(name="town", levels=("Öhringen", "Ulm", "Aalen"))
@@ -69,9 +69,9 @@ def trained_on_a_table(
 SCALES = np.array([[0.5, 0.5], [0.0, 2.0], [1e9 + 1, 1.0], [2.2, 0.1]])
 _NAMES = ("x0", "x1", "x2", "x3")
 INPUTS = {
-    "scales": Columns(names=_NAMES, scales=SCALES),
-    "scales and ranges": Columns(names=_NAMES, scales=SCALES, ranges=RANGES),
-    "maps": Columns(
+    "scales": NumericColumns(names=_NAMES, scales=SCALES),
+    "scales and ranges": NumericColumns(names=_NAMES, scales=SCALES, ranges=RANGES),
+    "maps": NumericColumns(
         names=_NAMES,
         scales=SCALES,
         maps=(

@@ -17,8 +17,15 @@ from pdml.accounting.events import IterateReleased
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.evaluation import evaluate, reference_accuracy
-from pdml.model.model import Model, lines_of
-from pdml.model.private_evaluation import OTHERS, SAME, CountedEvaluation, charged, count, pooled
+from pdml.model.model import Model, read_ledger_rows
+from pdml.model.private_evaluation import (
+    OTHERS,
+    SAME,
+    CountedEvaluation,
+    count,
+    pooled,
+    privacy_charge,
+)
 from pdml.research.datasets import twonorm
 from pdml.tables import Table
 from pdml.training.count_release import Counting
@@ -175,10 +182,10 @@ def test_what_is_charged_is_the_sum_where_the_people_are_the_same():
     ).model
     found = evaluate_privately(trained, people(300, 2), epsilon=0.5)
     assert found.source == "secure" and found.records == 300
-    alone, both = (charged(trained, found, same_people=same) for same in (False, True))
+    alone, both = (privacy_charge(trained, found, same_people=same) for same in (False, True))
     assert (alone["counted"], both["counted"]) == (OTHERS, SAME)
     training = {(line.data, line.adversary): line for line in trained.lines()}
-    for one, two in zip(lines_of(alone), lines_of(both), strict=True):
+    for one, two in zip(read_ledger_rows(alone), read_ledger_rows(both), strict=True):
         before = training[one.data, one.adversary]
         if one.adversary == "other servers":
             assert one.epsilon == pytest.approx(0.5, rel=1e-3) and one.delta == 1e-6
@@ -203,7 +210,7 @@ def test_training_and_evaluation_together_tell_no_more_than_is_charged(trained, 
     known = replace(model(), privacy=book.to_dict())
     evaluation = drawn(Counting(stddev=sqrt(2) / counted, classes=2), 0.8, 200, 1)
     mu = np.hypot(trained, counted)
-    for line in lines_of(charged(known, evaluation, same_people=True, delta=0.01)):
+    for line in read_ledger_rows(privacy_charge(known, evaluation, same_people=True, delta=0.01)):
         if line.adversary != "other servers":
             continue
         e, delta = line.epsilon, line.delta

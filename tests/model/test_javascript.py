@@ -21,9 +21,9 @@ from models import (
 )
 
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
-from pdml.encoding.numeric_columns import Columns
+from pdml.encoding.numeric_columns import NumericColumns
 from pdml.errors import InvalidInput
-from pdml.model.export.javascript import worksheet
+from pdml.model.export.javascript import device_pipeline
 from pdml.model.model import Model
 
 RNG = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def in_javascript(ours: Model, given: list[list[Any]]) -> tuple[Any, Any]:
     """(probabilities, chosen classes) of people, whose answers are in the order of the questions."""
     files = [resources.files(f"pdml.{room}").joinpath(name) for room, name in SCRIPTS]
     script = "".join([file.read_text("utf-8") for file in files]) + RUN
-    told = json.dumps({"sheet": worksheet(ours).to_dict(), "people": given})
+    told = json.dumps({"sheet": device_pipeline(ours).to_dict(), "people": given})
     done = subprocess.run(
         [str(ENGINE), "-e", script], input=told, capture_output=True, text=True, timeout=60
     )
@@ -110,9 +110,9 @@ def test_columns_of_numbers(kind, bias):
         if kind == "maps":  # names stand in its maps: one more column makes them a table's
             names = (*names, "last")
             scales = np.vstack([columns.scales, [0.0, 1.0]])
-            columns = Columns(names=names, scales=scales, maps=columns.maps)
+            columns = NumericColumns(names=names, scales=scales, maps=columns.maps)
         else:
-            columns = Columns(names=names, scales=columns.scales, ranges=columns.ranges)
+            columns = NumericColumns(names=names, scales=columns.scales, ranges=columns.ranges)
         fields = {"inputs": columns.to_dict(), "width": columns.expansion.width}
     ours = model(RNG, classes=("a", "b", "c"), fit_intercept=bias, norm_bound=2.5, **fields)
     for x in (rows(RNG), small_rows(RNG), np.zeros((1, 4))):
@@ -127,4 +127,4 @@ def test_columns_of_numbers(kind, bias):
 )
 def test_a_model_that_declares_no_questions_is_refused(fields):
     with pytest.raises(InvalidInput, match="declares none: train it by a study"):
-        worksheet(model(RNG, classes=(0, 1), **fields))
+        device_pipeline(model(RNG, classes=(0, 1), **fields))

@@ -11,8 +11,8 @@ import numpy as np
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
-from pdml.node.job.participant import Holdings, Party
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.job.participant import Participant, TrainingData
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
 from pdml.numerics.admm import labels
 from pdml.planning.server_spec import RowSpec
@@ -56,7 +56,7 @@ class Consortium:
         rng = np.random.default_rng(seed)
         terms = {"job": job, "study": study, "plan": plan, "servers": NAMES, "edges": EDGES}
         rows = RowSpec(classes=classes, width=width, menu=(EPSILON,))
-        self.contract = Contract(**terms, rows=rows)
+        self.contract = JobTerms(**terms, rows=rows)
         self.identities, self.keys, self.sealing = {}, {}, {}
         for name in NAMES:
             self.identities[name] = kept(Identity, folder / f"{name}.key")
@@ -79,10 +79,10 @@ class Consortium:
     def party(self, name):
         if name not in self.parties:
             self.journals[name] = Journal(self.folder / f"{name}.db")
-            held = Holdings(
+            held = TrainingData(
                 server=self.servers[NAMES.index(name)], dataset=self.dataset.format(name)
             )
-            self.parties[name] = Party(
+            self.parties[name] = Participant(
                 self.contract,
                 name,
                 held,
@@ -157,7 +157,9 @@ class Consortium:
         plan = self.contract.plan
         return np.array(
             [
-                sums_release.released(sums_release.exact(server, plan), server, plan, self.source)
+                sums_release.release_sums(
+                    sums_release.exact(server, plan), server, plan, self.source
+                )
                 for server in self.servers
             ]
         )

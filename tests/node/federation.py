@@ -29,9 +29,9 @@ from pdml.node.daemon import __main__, relay_server
 from pdml.node.job import build_statement, training_data
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.requests import OFFER, STOP
-from pdml.node.storage.control_db import DONE, ENDED, Desk
+from pdml.node.storage.control_db import DONE, ENDED, ControlDatabase
 from pdml.node.storage.journal import FINISHED, Journal
-from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
 from pdml.study.frozen_dataset import FrozenWriter
@@ -151,9 +151,9 @@ _SERVER.set_forkserver_preload(["pdml.node.daemon.__main__"])
 
 def keep(home, job, held):
     """As `pdml node run` does."""
-    from pdml.consortium.job_client import keep_house
+    from pdml.consortium.job_client import write_local_model
 
-    keep_house(home, job, held)
+    write_local_model(home, job, held)
 
 
 def _become_node(folder, seed, log, keep):
@@ -210,7 +210,9 @@ class Federation:
         self.program = None  # another one than `pdml node run`
         self.keeps = {}  # who keeps house otherwise than by `keep`
         self.folder, self.names = folder, tuple(server.name for server in study.servers)
-        self.homes = {name: Home.create(folder / name, name, accept=accept) for name in self.names}
+        self.homes = {
+            name: NodeDirectory.create(folder / name, name, accept=accept) for name in self.names
+        }
         address = network.relay if network else f"127.0.0.1:{free_port()}"
         cards = {name: home.card() for name, home in self.homes.items()}
         servers = tuple(cards[server.name].entry(server.url) for server in study.servers)
@@ -230,7 +232,7 @@ class Federation:
 
     def contract(self, job):
         """Of the study's plan, or of the plan that alice's journal has for the job."""
-        return training_data.agreed(self.study, self.study.plan or self._plan(job), job)
+        return training_data.make_job_terms(self.study, self.study.plan or self._plan(job), job)
 
     def _plan(self, job):
         with self.journal(self.names[0]) as journal:
@@ -277,9 +279,9 @@ class Federation:
         return name in self.processes and self.processes[name].poll() is None
 
     def connected(self, name):
-        desk = Desk(self.homes[name].folder)
+        desk = ControlDatabase(self.homes[name].folder)
         with contextlib.closing(desk):
-            fact = desk.told("connection")
+            fact = desk.read_status("connection")
             return (
                 bool(fact and fact["up"])
                 and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]
@@ -329,7 +331,7 @@ class Federation:
     # Jobs
 
     def desk(self, name="alice"):
-        return Desk(self.homes[name].folder)
+        return ControlDatabase(self.homes[name].folder)
 
     def pardon(self, offerer):
         """What operators do by accepting an offer of this member: no job that it left without a
@@ -359,7 +361,7 @@ class Federation:
         agreed = plan or self.study.plan
         terms = {"job": job, "plan": agreed.to_dict(), "resume": resume}
         with contextlib.closing(self.desk(by or self.names[0])) as desk:
-            desk.wish(
+            desk.push_command(
                 OFFER, attempt, **terms, start_timeout=start_timeout, round_timeout=round_timeout
             )
         return attempt
@@ -386,7 +388,7 @@ class Federation:
 
     def stop(self, attempt, by=None):
         with contextlib.closing(self.desk(by or self.names[0])) as desk:
-            desk.wish(STOP, attempt)
+            desk.push_command(STOP, attempt)
 
     @contextlib.contextmanager
     def journal(self, name):
@@ -434,7 +436,7 @@ class Federation:
         return np.array([said.vector(contract) for said in self.statements(job, name).values()])
 
     def servers(self):
-        return [home.holdings().server for home in self.homes.values()]
+        return [home.load_training_data().server for home in self.homes.values()]
 
     def rows(self, plan=None):
         """Of sums: what each node would send without masks."""
@@ -442,7 +444,9 @@ class Federation:
         with threadpool_limits(1):
             return np.array(
                 [
-                    sums_release.released(sums_release.exact(server, plan), server, plan, source)
+                    sums_release.release_sums(
+                        sums_release.exact(server, plan), server, plan, source
+                    )
                     for server in self.servers()
                 ]
             )

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from pdml.node.daemon.relay_server import set_up
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study.schema import toml_edit
 from pdml.tables import Table
 
@@ -46,11 +46,13 @@ features = { epsilon = 20, delta = 1e-6 }
 """
 
 
-def join(folder: Path, text: str = STUDY, names: tuple[str, ...] = ("alice", "bob")) -> Home:
+def join(
+    folder: Path, text: str = STUDY, names: tuple[str, ...] = ("alice", "bob")
+) -> NodeDirectory:
     """The folder of alice, in the study of ``folder``/study.toml with bob."""
     file = folder / "study.toml"
     file.write_text(text)
-    homes = [Home.create(folder / name, name) for name in names]
+    homes = [NodeDirectory.create(folder / name, name) for name in names]
     toml_edit.pin_in_file(file, [home.card().entry("") for home in homes])
     set_up(file, folder / "relay", address="127.0.0.1:4870")
     joined = [home.join_file(file) for home in homes]
@@ -69,9 +71,9 @@ def people(count: int = 150) -> Table:
     )
 
 
-def spend(home: Home) -> None:
+def spend(home: NodeDirectory) -> None:
     """One release from the node's present data set, as a job would enter it."""
-    journal, dataset = home.journal(), home.holdings().dataset
+    journal, dataset = home.journal(), home.load_training_data().dataset
     names = {"server": home.name, "dataset": dataset, "source": "secure"}
     journal.begin("job", contract="", sealed=b"", terms="", **names)
     journal.commit("job", 1, payload=b"", events=[])

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from pdml.mechanisms.randomness import Simulated
-from pdml.node.daemon.daemon import Office
+from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.job.round_exchange import RELEASE
 from pdml.node.protocol import wire_messages
 
@@ -50,7 +50,7 @@ def bent(kind, message, before, identity):
     return wire_messages._signed(identity, msgspec.structs.replace(message, **changes[kind]))
 
 
-class Bent(Office):
+class Bent(NodeDaemon):
     """Sends what `said` makes of each of its releases; nothing where that is b""."""
 
     def said(self, contract, peer, data):

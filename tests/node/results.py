@@ -10,7 +10,7 @@ from consortium import EDGES, NAMES, PLAN, Consortium
 
 from pdml.consortium.consistency import KINDS
 from pdml.consortium.result_folder import assemble, write_result
-from pdml.consortium.signed_counts import Signed, digest_of
+from pdml.consortium.signed_counts import SignedCounts, digest_of
 from pdml.consortium.verification import verify_result
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.model import load_model
@@ -80,7 +80,7 @@ class Studied(Consortium):
     def __init__(self, folder, *, plan=PLAN, job="job-1", settled=True, budget=1000, **others):
         super().__init__(folder, plan=plan, job=job, **others)
         self.study = study_of(self.keys, plan=plan, settled=settled, budget=budget)
-        self.contract = training_data.agreed(self.study, plan, job)
+        self.contract = training_data.make_job_terms(self.study, plan, job)
         for i, (name, server) in enumerate(zip(NAMES, self.servers, strict=True)):
             sizes = {"records": server.place.records, "epsilons": server.place.epsilons}
             self.servers[i] = replace(server, place=self.contract.place(name, **sizes))
@@ -139,7 +139,7 @@ def counted(made, name, path, **changes):
     """A file in which a member tells counts of how the result in ``made.folder`` does."""
     counting = Counting(stddev=8.0, classes=2, bins=1)
     units = counting.released(np.array([[[40], [10]], [[5], [45]]]), Simulated(1))
-    said = Signed(
+    said = SignedCounts(
         **{
             "study": made.study.hash,
             "server": name,

@@ -17,7 +17,7 @@ pytest.importorskip("nats")
 from federation import RUN, Federation, study_of
 from lying import ROUND, Bent, at_work
 
-from pdml.node.daemon.daemon import Office
+from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.job import training_data
 from pdml.node.job.round_exchange import LATER, REFUSED, Answer
 from pdml.node.protocol import job_offer, requests, wire_messages
@@ -38,14 +38,14 @@ def federation(tmp_path_factory):
 
 
 def offer_of(federation, office, job, plan):
-    contract = training_data.agreed(federation.study, plan, job)
+    contract = training_data.make_job_terms(federation.study, plan, job)
     limits = {"start_timeout": 600.0, "round_timeout": 20.0}
     terms = {"attempt": secrets.token_hex(16), "offerer": office.name, "resume": False, **limits}
     return job_offer.Offer.of(contract, **terms)
 
 
 def ask(office, kind, content, whom="alice"):
-    replies = office.carrier.ask(kind, {whom: content}, timeout=5)
+    replies = office.transport.ask(kind, {whom: content}, timeout=5)
     return msgspec.msgpack.decode(replies[whom], type=Answer)
 
 
@@ -84,7 +84,7 @@ def at_terminal(federation, answer, *arguments):
 
 def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(federation):
     """Bob's comes first; mallory's, ten times as dear, was accepted in its place, once."""
-    with at_work(federation, "mallory", Office) as mallory:
+    with at_work(federation, "mallory", NodeDaemon) as mallory:
         attempt = federation.offer("june", by="bob", plan=CHEAP, start_timeout=600)
         for name in ("alice", "mallory"):
             federation.wait(lambda name=name: "bob" in listed(federation, name))
@@ -122,7 +122,7 @@ def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(f
         assert operate(federation, "accept", "june", "--yes", name="mallory").returncode == 0
         done_everywhere(federation, attempt)
         assert federation.round("june", "alice") == CHEAP.rounds
-        assert federation.state(forged.attempt, "alice")[0] in (states.ASKED, *states.ENDED)
+        assert federation.state(forged.attempt, "alice")[0] in (states.PENDING, *states.ENDED)
 
         (account,) = federation.status("alice")["datasets"]
         spent = {
@@ -141,7 +141,7 @@ def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(f
 
 
 def test_the_name_of_a_job_is_shown_as_plain_text(federation):
-    with at_work(federation, "mallory", Office) as mallory:
+    with at_work(federation, "mallory", NodeDaemon) as mallory:
         named = "\x1b[2J\nyes" + "x" * 1000
         offer = msgspec.structs.replace(offer_of(federation, mallory, "ends", CHEAP), job=named)
         ask(mallory, requests.OFFER, offer.signed(mallory.identity))
@@ -152,7 +152,7 @@ def test_the_name_of_a_job_is_shown_as_plain_text(federation):
 
 def test_few_offers_of_one_member_wait_at_a_time(federation):
     """An operator's list holds no more of them, and has room for everybody else's."""
-    with at_work(federation, "mallory", Office) as mallory:
+    with at_work(federation, "mallory", NodeDaemon) as mallory:
         made = [offer_of(federation, mallory, f"many-{i}", CHEAP) for i in range(12)]
         answers = [ask(mallory, requests.OFFER, each.signed(mallory.identity)) for each in made]
         assert [each.state for each in answers] == [LATER] * 8 + [REFUSED] * 4
@@ -163,7 +163,7 @@ def test_few_offers_of_one_member_wait_at_a_time(federation):
         assert again.state == LATER  # it is one of the eight
         assert federation.state(made[-1].attempt, "alice") == ("", "")
         attempt = federation.offer("bobs", by="bob", plan=CHEAP, start_timeout=600)
-        federation.wait(lambda: federation.state(attempt, "alice")[0] == states.ASKED)
+        federation.wait(lambda: federation.state(attempt, "alice")[0] == states.PENDING)
         federation.stop(attempt, by="bob")
         stop = requests.Stop(attempt=made[0].attempt, sentence="never mind")
         ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
@@ -174,7 +174,7 @@ def test_few_offers_of_one_member_wait_at_a_time(federation):
 
 
 def test_an_offer_that_has_ended_stays_so_however_many_are_refused(federation):
-    with at_work(federation, "mallory", Office) as mallory:
+    with at_work(federation, "mallory", NodeDaemon) as mallory:
         offer = offer_of(federation, mallory, "over", CHEAP)
         content = offer.signed(mallory.identity)
         with contextlib.closing(federation.desk()) as table:
@@ -194,7 +194,7 @@ def test_a_day_is_too_long_to_hold_a_node(federation):
         "train", study, "--engine", "nodes", "--node", folder, "--start-timeout", "86400"
     )
     assert done.returncode == 1 and "[1, 3600], got 86400" in done.stderr
-    with at_work(federation, "mallory", Office) as mallory:
+    with at_work(federation, "mallory", NodeDaemon) as mallory:
         offer = offer_of(federation, mallory, "long", CHEAP)
         day = msgspec.structs.replace(offer, start_timeout=86_400.0)
         answer = ask(mallory, requests.OFFER, day.signed(mallory.identity))
@@ -254,7 +254,7 @@ def test_who_began_a_job_and_left_it_is_asked_about_the_next_time(ruled, way):
         for name in ("alice", "bob"):
             ruled.wait(lambda name=name: ruled.state(waits, name)[0] != "")
             assert ruled.state(waits, name) == (
-                states.ASKED,
+                states.PENDING,
                 f"jobs of mallory have spent budget and have no result: {first}",
             )
         shown = " ".join(operate(ruled, "status").stdout.split())
@@ -264,7 +264,7 @@ def test_who_began_a_job_and_left_it_is_asked_about_the_next_time(ruled, way):
         ruled.start("alice")
         assert "have no result" in operate(ruled, "offers", again).stdout
         for name in ("alice", "bob"):
-            assert ruled.round(again, name) == 0 and ruled.state(waits, name)[0] == states.ASKED
+            assert ruled.round(again, name) == 0 and ruled.state(waits, name)[0] == states.PENDING
         mallory.quiet = False
         for name in ("alice", "bob"):
             assert operate(ruled, "accept", again, "--yes", name=name).returncode == 0
@@ -292,7 +292,7 @@ def test_others_are_not_asked_about_for_what_a_member_left(ruled):
 
 def test_a_job_that_ended_before_it_released_anything_asks_nobody(ruled):
     ruled.pardon("mallory")
-    with at_work(ruled, "mallory", Office) as mallory:
+    with at_work(ruled, "mallory", NodeDaemon) as mallory:
         plan = ruled.study.plan
         offer = offer_of(ruled, mallory, "never", plan)
         assert ask(mallory, requests.OFFER, offer.signed(mallory.identity)).state == "ok"

@@ -25,9 +25,9 @@ from pdml.errors import BudgetExceeded, InvalidInput, JournalError
 from pdml.mechanisms.randomness import Secure
 from pdml.node.job import training_data
 from pdml.node.job.import_data import import_frozen, import_table
-from pdml.node.job.participant import Party
-from pdml.node.operator.node_status import look
-from pdml.node.storage.node_dir import Home
+from pdml.node.job.participant import Participant
+from pdml.node.operator.node_status import read_status
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.count_release import SHIFT
 
@@ -57,7 +57,7 @@ def begun(tmp_path_factory) -> Path:
     how = {"label": "diagnosed", "epsilon": 2.0, "randomise": True}
     for name, who in (("first-2", "first"), ("second-1", "second"), ("first-1", "first")):
         import_table(home, TABLES[who], **how)
-        home = Home.open(home.folder)
+        home = NodeDirectory.open(home.folder)
         shutil.copytree(home.path(home.config.data), folder / name)
     return folder
 
@@ -83,8 +83,8 @@ class Operator:
     jobs: dict[str, tuple[str, str, list[float]]] = field(default_factory=dict)
 
     @property
-    def home(self) -> Home:
-        return Home.open(self.folder / "alice")
+    def home(self) -> NodeDirectory:
+        return NodeDirectory.open(self.folder / "alice")
 
     def new(self, who: str, account: str) -> bool:
         return not any(mus for name, mus in self.left[who].items() if name != account)
@@ -106,12 +106,12 @@ class Operator:
         """Begin or resume; ``further``: do the next round, as far as it needs nobody else."""
         data, home = self.held, self.home
         who, study, known = data.split("-")[0], home.study(), self.jobs.get(job)
-        contract = training_data.agreed(study, PLANS[plan], f"{plan}-{job}")
+        contract = training_data.make_job_terms(study, PLANS[plan], f"{plan}-{job}")
         account = self.left[who][data]
         with closing(home.journal()) as journal:
             try:
-                held = home.holdings()
-                party = Party(
+                held = home.load_training_data()
+                party = Participant(
                     contract,
                     "alice",
                     held,
@@ -235,5 +235,5 @@ def test_no_history_of_a_node_passes_the_budget_nor_stops_short_of_it(begun, dis
         for action, *how in history:
             getattr(operator, action)(*how)
             operator.check()
-        shown = sum(account.releases for account in look(operator.home).datasets)
+        shown = sum(account.releases for account in read_status(operator.home).datasets)
         assert shown == sum(len(mus) for each in operator.left.values() for mus in each.values())

@@ -13,10 +13,10 @@ from joined import join, people, spend
 from pdml.errors import InvalidInput
 from pdml.node.job.import_data import import_table
 from pdml.node.operator import commands
-from pdml.node.operator.node_status import look
+from pdml.node.operator.node_status import read_status
 from pdml.node.protocol.requests import STOP
 from pdml.node.storage import control_db
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 
 ENDED = [
     (who, state)
@@ -25,29 +25,29 @@ ENDED = [
 ]
 
 
-def put(home: Home, **changes: Any) -> control_db.Attempt:
+def put(home: NodeDirectory, **changes: Any) -> control_db.Attempt:
     """Another offer that waits."""
     drawn = secrets.token_hex(16)
-    fields = {"job": "first", "contract": "c", "offerer": "bob", "state": control_db.ASKED}
+    fields = {"job": "first", "contract": "c", "offerer": "bob", "state": control_db.PENDING}
     terms = {"attempt": drawn, "offer": drawn.encode(), "sentence": "", **fields, **changes}
     attempt = control_db.Attempt(**terms)
-    control_db.Desk(home.folder).put(attempt)
+    control_db.ControlDatabase(home.folder).put(attempt)
     return attempt
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Home:
+def asked(tmp_path: Path) -> NodeDirectory:
     """A node that is asked about the job "first"."""
     home = join(tmp_path)
     put(home, attempt="a" * 32)
     return home
 
 
-def states(home: Home) -> list[tuple[str, str]]:
+def states(home: NodeDirectory) -> list[tuple[str, str]]:
     return [(each.offerer, each.state) for each in commands.offers(home)]
 
 
-def test_an_offer_is_answered_once(asked: Home) -> None:
+def test_an_offer_is_answered_once(asked: NodeDirectory) -> None:
     commands.accept(asked, "first")
     (found,) = commands.offers(asked)
     assert (found.job, found.offerer, found.state) == ("first", "bob", control_db.ALLOWED)
@@ -59,7 +59,7 @@ def test_an_offer_is_answered_once(asked: Home) -> None:
 @pytest.mark.parametrize("decide", [commands.accept, commands.refuse])
 @pytest.mark.parametrize("who", ["mallory", "bob"])
 def test_a_name_that_two_offers_have_is_refused_and_a_digest_is_not(
-    asked: Home, decide: Any, who: str
+    asked: NodeDirectory, decide: Any, who: str
 ) -> None:
     (bobs,) = commands.offers(asked)
     other = put(asked, offerer=who)
@@ -67,14 +67,14 @@ def test_a_name_that_two_offers_have_is_refused_and_a_digest_is_not(
         decide(asked, "first")
     for each in (bobs, other):
         assert f"{each.digest} is {each.offerer}'s offer of first" in str(refusal.value)
-    assert [state for _, state in states(asked)] == [control_db.ASKED] * 2
+    assert [state for _, state in states(asked)] == [control_db.PENDING] * 2
     assert decide(asked, bobs.digest[:12]) == bobs
-    assert [state for _, state in states(asked)][1] == control_db.ASKED
+    assert [state for _, state in states(asked)][1] == control_db.PENDING
     assert decide(asked, "first") == other  # the only one that still waits
 
 
 def test_a_job_whose_name_is_another_offers_digest_is_no_way_to_be_accepted_for_it(
-    asked: Home,
+    asked: NodeDirectory,
 ) -> None:
     (bobs,) = commands.offers(asked)
     put(asked, offerer="mallory", job=bobs.digest[:12])
@@ -85,40 +85,42 @@ def test_a_job_whose_name_is_another_offers_digest_is_no_way_to_be_accepted_for_
     assert states(asked)[0] == ("bob", control_db.ALLOWED)
 
 
-def test_a_few_digits_are_no_digest(asked: Home) -> None:
+def test_a_few_digits_are_no_digest(asked: NodeDirectory) -> None:
     (bobs,) = commands.offers(asked)
     for digits in ("", bobs.digest[:7]):
         with pytest.raises(InvalidInput, match="none with such a digest"):
             commands.accept(asked, digits)
 
 
-def test_what_was_found_is_decided_and_nothing_in_its_place(asked: Home) -> None:
+def test_what_was_found_is_decided_and_nothing_in_its_place(asked: NodeDirectory) -> None:
     """Whatever an offerer does between the moment of reading and that of the answer."""
     (bobs,) = commands.offers(asked)
-    table = control_db.Desk(asked.folder)
+    table = control_db.ControlDatabase(asked.folder)
     table._db.change("UPDATE attempts SET offer = ?", (b"other terms",))
     assert not table.decide(bobs, control_db.ALLOWED)
-    assert states(asked) == [("bob", control_db.ASKED)]
+    assert states(asked) == [("bob", control_db.PENDING)]
 
 
 def test_an_offer_that_ended_meanwhile_is_said_to_have(
-    asked: Home, monkeypatch: pytest.MonkeyPatch
+    asked: NodeDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (bobs,) = commands.offers(asked)
     monkeypatch.setattr(commands, "find", lambda home, offer: bobs)
-    control_db.Desk(asked.folder).move(bobs.attempt, control_db.FAILED, "it was not begun in time")
+    control_db.ControlDatabase(asked.folder).move(
+        bobs.attempt, control_db.FAILED, "it was not begun in time"
+    )
     with pytest.raises(InvalidInput, match="bob's offer of job first waits no more"):
         commands.accept(asked, bobs.digest)
     assert states(asked) == [("bob", control_db.FAILED)]
 
 
-def test_who_is_accepted_begins_anew_and_who_is_refused_does_not(asked: Home) -> None:
+def test_who_is_accepted_begins_anew_and_who_is_refused_does_not(asked: NodeDirectory) -> None:
     put(asked, job="second")
-    table = control_db.Desk(asked.folder)
+    table = control_db.ControlDatabase(asked.folder)
     for who, job in (("bob", "may"), ("bob", "june"), ("bob", "june"), ("mallory", "may")):
         table.add_unfinished(who, job)
     commands.refuse(asked, "first")
-    assert control_db.Desk(asked.folder).unfinished() == {
+    assert control_db.ControlDatabase(asked.folder).unfinished() == {
         "bob": ["june", "may"],
         "mallory": ["may"],
     }
@@ -132,15 +134,17 @@ def test_who_is_accepted_begins_anew_and_who_is_refused_does_not(asked: Home) ->
     ("why", "told"),
     [("", "its operator refused"), ("not\x1b[2J before\nMonday", "not [2J before Monday")],
 )
-def test_the_reason_of_a_refusal_is_one_plain_line(asked: Home, why: str, told: str) -> None:
+def test_the_reason_of_a_refusal_is_one_plain_line(
+    asked: NodeDirectory, why: str, told: str
+) -> None:
     commands.refuse(asked, "first", why)
     (found,) = commands.offers(asked)
     assert (found.state, found.sentence) == (control_db.REFUSED, told)
 
 
-def test_only_a_job_that_goes_on_is_stopped(asked: Home) -> None:
+def test_only_a_job_that_goes_on_is_stopped(asked: NodeDirectory) -> None:
     assert commands.stop(asked) == "first"
-    (wish,) = control_db.Desk(asked.folder).take_wishes()
+    (wish,) = control_db.ControlDatabase(asked.folder).pop_commands()
     assert (wish.what, wish.about) == (STOP, "a" * 32)
     commands.refuse(asked, "first")
     with pytest.raises(InvalidInput, match="is in no job"):
@@ -148,29 +152,33 @@ def test_only_a_job_that_goes_on_is_stopped(asked: Home) -> None:
 
 
 @pytest.mark.parametrize("state", [control_db.ACCEPTED, control_db.BEGUN])
-def test_the_job_that_a_node_is_in_is_stopped_whatever_waits(asked: Home, state: str) -> None:
+def test_the_job_that_a_node_is_in_is_stopped_whatever_waits(
+    asked: NodeDirectory, state: str
+) -> None:
     put(asked, attempt="b" * 32, job="under-way", state=state)
     put(asked, job="later", offerer="alice", state=control_db.ALLOWED)
     assert commands.stop(asked) == "under-way"
-    assert [wish.about for wish in control_db.Desk(asked.folder).take_wishes()] == ["b" * 32]
-    assert look(asked).attempt.job == "under-way"
+    assert [wish.about for wish in control_db.ControlDatabase(asked.folder).pop_commands()] == [
+        "b" * 32
+    ]
+    assert read_status(asked).attempt.job == "under-way"
 
 
 def test_a_job_runs_only_while_the_node_is_in_it(tmp_path: Path) -> None:
     home = join(tmp_path)
     import_table(home, people(), label="diagnosed", epsilon=2.0, randomise=True)
-    home = Home.open(home.folder)
+    home = NodeDirectory.open(home.folder)
     spend(home)
     attempt = put(home, job="job", state=control_db.BEGUN)
     states = []
     for state in (control_db.BEGUN, control_db.FAILED):
-        control_db.Desk(home.folder).move(attempt.attempt, state)
-        states += [job["state"] for job in look(home).to_dict()["jobs"]]
+        control_db.ControlDatabase(home.folder).move(attempt.attempt, state)
+        states += [job["state"] for job in read_status(home).to_dict()["jobs"]]
     assert states == ["running", "stopped"]
 
 
 def test_nobody_makes_a_node_forget_what_has_ended(
-    asked: Home, monkeypatch: pytest.MonkeyPatch
+    asked: NodeDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused offers cost their member nothing: a flood of them pushed out all that had ended."""
     monkeypatch.setattr(control_db, "_KEPT", 3)
@@ -182,8 +190,8 @@ def test_nobody_makes_a_node_forget_what_has_ended(
     of_mallory = [each.state for each in kept if each.offerer == "mallory"]
     assert sorted(of_mallory) == [control_db.FAILED] * 3 + [control_db.REFUSED] * 3  # the last ones
     assert [each for each in ended if each.offerer == "bob"] == kept[1:4]
-    assert kept[0].state == control_db.ASKED
+    assert kept[0].state == control_db.PENDING
     for _ in range(10):
         put(asked, offerer="bob", state=control_db.REFUSED)
     states_of_bob = [each.state for each in commands.offers(asked) if each.offerer == "bob"]
-    assert states_of_bob[:3] == [control_db.ASKED, control_db.DONE, control_db.FAILED]
+    assert states_of_bob[:3] == [control_db.PENDING, control_db.DONE, control_db.FAILED]

@@ -5,7 +5,7 @@ import pytest
 from consortium import NAMES
 from results import SHORT, Studied
 
-from pdml.node.operator.consortium_status import told_by
+from pdml.node.operator.consortium_status import latest_statements
 from pdml.node.protocol import signed_statement
 
 
@@ -24,7 +24,7 @@ def said(made):
 
 
 def test_each_member_is_told_by_its_own_events(made, said):
-    found = told_by(made.study, reversed(said))
+    found = latest_statements(made.study, reversed(said))
     assert [each.server for each in found] == list(NAMES)
     for each, one in zip(found, said, strict=True):
         assert (each.records, each.releases) == (one.records, SHORT.rounds)
@@ -45,10 +45,12 @@ def test_the_last_word_on_a_data_set_counts_and_includes_what_was_before(made, s
     )
     later = msgspec.structs.replace(first, job="job-2", earlier=[again])
     for order in ([first, later], [later, first]):
-        (found,) = told_by(made.study, order)
+        (found,) = latest_statements(made.study, order)
         assert (found.job, found.releases) == ("job-2", 2 * SHORT.rounds)
-        once = told_by(made.study, [first])[0]
+        once = latest_statements(made.study, [first])[0]
         spent = [each.ledger.line("features", "other servers").epsilon for each in (once, found)]
         assert spent[1] > spent[0]
     other = msgspec.structs.replace(first, dataset="ab" * 32)
-    assert len(told_by(made.study, [first, other])) == 2  # another data set has its own account
+    assert (
+        len(latest_statements(made.study, [first, other])) == 2
+    )  # another data set has its own account

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdml.errors import DataError
 from pdml.node.job import training_data
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.frozen_dataset import FrozenWriter, open_frozen
 
@@ -41,9 +41,9 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
     study = replace(STUDY, min_records=1, classes=CLASSES[:classes])
     data = frozen(tmp_path_factory.mktemp("held") / "data", study, epsilons)
     reported, each = np.array(data.labels), np.array(epsilons) / 1e6
-    held = training_data.hold(study, "bob", data)
+    held = training_data.load_training_data(study, "bob", data)
     server, loss = held.server, PLAN.loss_for(classes)
-    assert server.place == Place(
+    assert server.place == ServerSpec(
         server=1,  # bob, between alice and carol
         n_servers=3,
         degree=2,
@@ -80,12 +80,12 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
 def test_what_a_node_may_not_train_on_is_refused(tmp_path, study, epsilons, name, said):
     data = frozen(tmp_path / "data", study, epsilons, name)
     with pytest.raises(DataError, match=said):
-        training_data.hold(study, "bob", data)
+        training_data.load_training_data(study, "bob", data)
 
 
 def test_records_of_another_study_are_refused(tmp_path):
     asked, other = replace(STUDY, min_records=1), replace(STUDY, min_records=1, title="Another")
     data = frozen(tmp_path / "data", other, [400_000])
     with pytest.raises(DataError, match=r"belongs to the study.* --revision.* --before") as error:
-        training_data.hold(asked, "bob", data)
+        training_data.load_training_data(asked, "bob", data)
     assert data.manifest.study[:12] in str(error.value)

@@ -15,9 +15,9 @@ from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.node.job import training_data
 from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import check_budget
-from pdml.node.operator.node_status import look
-from pdml.node.protocol.redaction import told
-from pdml.node.storage.node_dir import Home
+from pdml.node.operator.node_status import read_status
+from pdml.node.protocol.redaction import public_message
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.tables import Table
 
@@ -25,24 +25,24 @@ PLAN = TrainingPlan(method="sums", label_noise=20.0, square_noise=20.0)
 
 
 @pytest.fixture
-def alice(tmp_path: Path) -> Home:
+def alice(tmp_path: Path) -> NodeDirectory:
     return join(tmp_path)
 
 
-def test_a_table_becomes_a_data_set_for_its_owner_alone(alice: Home) -> None:
+def test_a_table_becomes_a_data_set_for_its_owner_alone(alice: NodeDirectory) -> None:
     held = import_table(alice, people(), label="diagnosed", epsilon_column="eps", randomise=False)
     assert (held.server.place.records, held.server.place.epsilons) == (150, (2.0,))
     assert all(path.stat().st_mode & 0o077 == 0 for path in alice.path("data").rglob("*"))
-    found = look(Home.open(alice.folder))
+    found = read_status(NodeDirectory.open(alice.folder))
     assert (found.records, found.running, found.jobs) == (150, False, ())
 
 
-def test_labels_that_are_randomised_here_change(alice: Home) -> None:
+def test_labels_that_are_randomised_here_change(alice: NodeDirectory) -> None:
     """At ε = 1 each is flipped with probability 0.27: none of 150 with probability 10^-20."""
     seen = []
     for randomise in (False, True):
         import_table(alice, people(), label="diagnosed", epsilon=1.0, randomise=randomise)
-        data = Home.open(alice.folder).frozen()
+        data = NodeDirectory.open(alice.folder).frozen()
         seen.append(
             sorted(zip(map(tuple, data.features.tolist()), data.labels.tolist(), strict=True))
         )
@@ -60,19 +60,19 @@ def test_two_imports_of_one_table_draw_anew(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
         import_table(alice, table, label="diagnosed", epsilon=1.0, randomise=True)
-        data = Home.open(alice.folder).frozen()
+        data = NodeDirectory.open(alice.folder).frozen()
         order = np.argsort(data.features[:, 0])  # by age, which everybody has another
         seen.append((data.labels[order], data.features[order, 1] > data.features[order, 2]))
     for one, other in zip(*seen, strict=True):
         assert len(one) == 150 and (one != other).any()
 
 
-def test_the_order_of_the_rows_tells_nothing(alice: Home) -> None:
+def test_the_order_of_the_rows_tells_nothing(alice: NodeDirectory) -> None:
     """Two imports agree in all 150 places with a probability of 1/150!."""
     ages = []
     for _ in range(2):
         import_table(alice, people(), label="diagnosed", epsilon=1.0, randomise=False)
-        ages.append(np.array(Home.open(alice.folder).frozen().features[:, 0]))
+        ages.append(np.array(NodeDirectory.open(alice.folder).frozen().features[:, 0]))
     assert not np.array_equal(*ages) and np.array_equal(*map(np.sort, ages))
 
 
@@ -89,73 +89,79 @@ def test_the_order_of_the_rows_tells_nothing(alice: Home) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_the_study_is_refused(alice: Home, how: dict, reason: str) -> None:
+def test_what_does_not_fit_the_study_is_refused(
+    alice: NodeDirectory, how: dict, reason: str
+) -> None:
     with pytest.raises(InvalidInput, match=reason):
         import_table(alice, people(), randomise=False, **how)
-    assert not Home.open(alice.folder).config.data
+    assert not NodeDirectory.open(alice.folder).config.data
     assert not list(alice.folder.glob(".pdml-*"))
 
 
-def test_too_few_records_are_refused(alice: Home) -> None:
+def test_too_few_records_are_refused(alice: NodeDirectory) -> None:
     table: Table = people(99)
     with pytest.raises(DataError, match="fewer than the 100"):
         import_table(alice, table, label="diagnosed", epsilon=1.0, randomise=False)
 
 
-def test_another_data_set_after_a_training_is_taken_only_for_new_participants(alice: Home) -> None:
+def test_another_data_set_after_a_training_is_taken_only_for_new_participants(
+    alice: NodeDirectory,
+) -> None:
     """Else the same people would have their budget again, by importing their table twice."""
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     for _ in range(2):  # before a training nothing is lost by changing one's mind
         import_table(alice, people(), **how)
-    before = Home.open(alice.folder)
+    before = NodeDirectory.open(alice.folder)
     spend(before)
-    before = Home.open(alice.folder)
+    before = NodeDirectory.open(alice.folder)
     with pytest.raises(InvalidInput, match="--new-participants if nobody's record is in both"):
         import_table(before, people(), **how)
-    assert Home.open(alice.folder).config.data == before.config.data
+    assert NodeDirectory.open(alice.folder).config.data == before.config.data
     import_frozen(before, before.path(before.config.data))  # the same is the same
     import_table(before, people(), **how, new_participants=True)
-    assert Home.open(alice.folder).config.data != before.config.data
+    assert NodeDirectory.open(alice.folder).config.data != before.config.data
 
 
-def test_a_lost_journal_is_no_fresh_start(alice: Home) -> None:
+def test_a_lost_journal_is_no_fresh_start(alice: NodeDirectory) -> None:
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     import_table(alice, people(), **how)
-    spend(Home.open(alice.folder))
-    assert look(Home.open(alice.folder)).datasets[0].ledger.source == "secure"
+    spend(NodeDirectory.open(alice.folder))
+    assert read_status(NodeDirectory.open(alice.folder)).datasets[0].ledger.source == "secure"
     for path in alice.folder.glob("journal.db*"):
         path.unlink()
     gone = "is gone: without it nobody can say what alice has released"
     with pytest.raises(JournalError, match=gone):
-        look(Home.open(alice.folder))
+        read_status(NodeDirectory.open(alice.folder))
     with pytest.raises(JournalError, match=gone):
-        import_table(Home.open(alice.folder), people(), **how)
+        import_table(NodeDirectory.open(alice.folder), people(), **how)
 
 
-def test_a_data_set_on_which_a_job_only_began_has_released_nothing(alice: Home) -> None:
+def test_a_data_set_on_which_a_job_only_began_has_released_nothing(alice: NodeDirectory) -> None:
     """A job began on v1 and sent nothing; then v2 of the same people was trained on."""
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     first = import_table(alice, people(), **how)
-    home = Home.open(alice.folder)
+    home = NodeDirectory.open(alice.folder)
     names = {"server": "alice", "dataset": first.dataset, "source": "secure"}
     with closing(home.journal()) as journal:
         journal.begin("begun", contract="", sealed=b"", terms="", **names)
     v1 = home.path(home.config.data)
     import_table(home, people(), **how)
-    spend(Home.open(alice.folder))
+    spend(NodeDirectory.open(alice.folder))
     with pytest.raises(InvalidInput, match="would begin with a whole budget"):
-        import_frozen(Home.open(alice.folder), v1)
-    held = import_frozen(Home.open(alice.folder), v1, new_participants=True)
+        import_frozen(NodeDirectory.open(alice.folder), v1)
+    held = import_frozen(NodeDirectory.open(alice.folder), v1, new_participants=True)
     assert held.apart_from and held.dataset == first.dataset
-    assert Home.open(alice.folder).holdings().apart_from == held.apart_from, "it is remembered"
+    assert NodeDirectory.open(alice.folder).load_training_data().apart_from == held.apart_from, (
+        "it is remembered"
+    )
 
 
-def test_the_operators_word_covers_what_was_released_before_it(alice: Home) -> None:
+def test_the_operators_word_covers_what_was_released_before_it(alice: NodeDirectory) -> None:
     """People whose data set was new are counted under another name: they are not new any more."""
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     held = import_table(alice, people(), **how, new_participants=True)
-    home = Home.open(alice.folder)
-    contract = training_data.agreed(home.study(), PLAN, "later")
+    home = NodeDirectory.open(alice.folder)
+    contract = training_data.make_job_terms(home.study(), PLAN, "later")
     with closing(home.journal()) as journal:
         account = {"journal": journal, "budget": home.study().budget}
         check_budget(contract, "alice", held, **account)
@@ -165,17 +171,17 @@ def test_the_operators_word_covers_what_was_released_before_it(alice: Home) -> N
             check_budget(contract, "alice", held, **account)
     folder = home.path(home.config.data)
     with pytest.raises(InvalidInput, match="would begin with a whole budget"):
-        import_frozen(Home.open(alice.folder), folder)
-    again = import_frozen(Home.open(alice.folder), folder, new_participants=True)
+        import_frozen(NodeDirectory.open(alice.folder), folder)
+    again = import_frozen(NodeDirectory.open(alice.folder), folder, new_participants=True)
     assert again.apart_from == {"the same people"}
 
 
-def test_a_training_asks_whatever_was_imported_first(alice: Home) -> None:
+def test_a_training_asks_whatever_was_imported_first(alice: NodeDirectory) -> None:
     """The table was imported, then its people were counted under another name."""
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     held = import_table(alice, people(), **how)
-    home = Home.open(alice.folder)
-    contract = training_data.agreed(home.study(), PLAN, "later")
+    home = NodeDirectory.open(alice.folder)
+    contract = training_data.make_job_terms(home.study(), PLAN, "later")
     account = {"journal": home.journal(), "budget": home.study().budget}
     with closing(account["journal"]) as journal:
         check_budget(contract, "alice", held, **account)
@@ -190,6 +196,6 @@ def test_a_training_asks_whatever_was_imported_first(alice: Home) -> None:
         )
         with pytest.raises(InvalidInput, match="would begin with a whole budget") as refused:
             check_budget(contract, "alice", held, **account)
-        assert told(refused.value, "alice") == str(refused.value)  # others hear why,
+        assert public_message(refused.value, "alice") == str(refused.value)  # others hear why,
         assert held.dataset[:12] not in str(refused.value)  # and no digest to try records against
         check_budget(contract, "alice", replace(held, apart_from={"counted people"}), **account)

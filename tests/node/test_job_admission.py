@@ -12,11 +12,11 @@ from joined import join, people
 
 from pdml.mechanisms.randomness import Secure
 from pdml.node.job import training_data
-from pdml.node.job.admission import Judge
+from pdml.node.job.admission import JobAdmission
 from pdml.node.job.import_data import import_table
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage.journal import Journal
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 
 PLAN = TrainingPlan(rounds=5)
@@ -26,20 +26,20 @@ PLAN = TrainingPlan(rounds=5)
 def alice(tmp_path):
     home = join(tmp_path)
     import_table(home, people(), label="diagnosed", epsilon_column="eps", randomise=False)
-    return Home.open(home.folder)
+    return NodeDirectory.open(home.folder)
 
 
 def offered(study, job, by="bob"):
     limits = {"resume": True, "start_timeout": 60.0, "round_timeout": 60.0}
-    contract = training_data.agreed(study, PLAN, job)
+    contract = training_data.make_job_terms(study, PLAN, job)
     return Offer.of(contract, attempt=secrets.token_hex(16), offerer=by, **limits)
 
 
 def begin(home, study, job, rounds):
-    held = home.holdings()
+    held = home.load_training_data()
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
-        contract = training_data.agreed(study, PLAN, job).digest
+        contract = training_data.make_job_terms(study, PLAN, job).digest
         journal.begin(job, contract=contract, sealed=b"", terms="", **names)
         for t in range(1, rounds + 1):
             journal.commit(job, t, payload=b"", events=[])
@@ -53,15 +53,15 @@ def test_a_member_that_left_a_job_begins_no_other_without_the_operator(alice, ru
     study = replace(alice.checked_study(), plan=PLAN)
     begin(alice, study, "begun", 0)
     begin(alice, study, "left", 2)
-    home = Home.open(alice.folder).save(accept=rule)
+    home = NodeDirectory.open(alice.folder).save(accept=rule)
     with closing(Journal.peek(home.path("journal.db"))) as committed:
-        judge = Judge(home, study, Secure(), committed)
+        judge = JobAdmission(home, study, Secure(), committed)
         allowed = {
-            (job, bool(unfinished)): judge.allows(offered(study, job), unfinished=unfinished)
+            (job, bool(unfinished)): judge.auto_accepts(offered(study, job), unfinished=unfinished)
             for job in ("new", "begun", "left")
             for unfinished in ([], ["left"])
         }
-        assert judge.allows(offered(study, "own", by="alice"), unfinished=[])
+        assert judge.auto_accepts(offered(study, "own", by="alice"), unfinished=[])
     assert allowed == {
         ("new", False): rule == "study",
         ("new", True): False,

@@ -17,9 +17,9 @@ from pdml.errors import PeerError
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.job import training_data
 from pdml.node.job.import_data import import_table
-from pdml.node.job.participant import Party
-from pdml.node.operator.consortium_status import everybody
-from pdml.node.storage.node_dir import Home
+from pdml.node.job.participant import Participant
+from pdml.node.operator.consortium_status import read_consortium_status
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.schema import toml_edit
 
@@ -33,15 +33,15 @@ class Pair:
     """Alice and bob, their folders and their study."""
 
     folder: Path
-    homes: dict[str, Home] = field(default_factory=dict)
+    homes: dict[str, NodeDirectory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         join(self.folder)
         for name in ("alice", "bob"):
-            import_table(Home.open(self.folder / name), people(), **HOW)
-            self.homes[name] = Home.open(self.folder / name)
+            import_table(NodeDirectory.open(self.folder / name), people(), **HOW)
+            self.homes[name] = NodeDirectory.open(self.folder / name)
 
-    def revise(self, alice: Home) -> None:
+    def revise(self, alice: NodeDirectory) -> None:
         """A study that pins these keys of alice, at both."""
         file, old = self.folder / "study.toml", self.folder / "old-study.toml"
         old.write_bytes(file.read_bytes())
@@ -51,10 +51,10 @@ class Pair:
 
     def begin_anew(self, **word: bool) -> None:
         """A new folder of alice with new keys, and the same table."""
-        alice = Home.create(self.folder / "alice-anew", "alice")
+        alice = NodeDirectory.create(self.folder / "alice-anew", "alice")
         self.revise(alice)
         import_table(alice, people(), **HOW, **word)
-        self.homes["alice"] = Home.open(alice.folder)
+        self.homes["alice"] = NodeDirectory.open(alice.folder)
 
     def train(self, job: str) -> None:
         """One exchange of sums, up to both statements."""
@@ -62,10 +62,10 @@ class Pair:
             made = {}
             for name, home in self.homes.items():
                 study = home.checked_study()
-                made[name] = Party(
-                    training_data.agreed(study, PLAN, job),
+                made[name] = Participant(
+                    training_data.make_job_terms(study, PLAN, job),
                     name,
-                    home.holdings(),
+                    home.load_training_data(),
                     journal=stack.enter_context(closing(home.journal())),
                     identity=home.identity(),
                     keys=study.signing_keys,
@@ -85,11 +85,11 @@ class Pair:
                 one.hear_statement(other.name, other.statement())
             for party in made.values():
                 party.finish()
-        self.homes = {name: Home.open(home.folder) for name, home in self.homes.items()}
+        self.homes = {name: NodeDirectory.open(home.folder) for name, home in self.homes.items()}
 
     def releases(self, name: str) -> list[tuple[int, bool]]:
         """Of each data set of ``name``, as bob sees it, and whether its former keys signed."""
-        found = everybody(self.homes["bob"])
+        found = read_consortium_status(self.homes["bob"])
         assert found.unread == ()
         mine = [each for each in found.released if each.server == name]
         return sorted((each.releases, each.former_keys) for each in mine)
@@ -119,7 +119,7 @@ def test_with_the_operators_word_it_is_taken_and_everybody_sees_it(
     pair.train("third")
     assert pair.releases("alice") == [(1, False), (2, True)]
     assert pair.releases("bob") == [(3, False)]
-    found = everybody(pair.homes["bob"])
+    found = read_consortium_status(pair.homes["bob"])
     assert found.to_dict()["several_data_sets"] == {"alice": 3}
     node_status_tables.show_members(found)
     shown = " ".join(capsys.readouterr().out.split())
@@ -130,11 +130,11 @@ def test_with_the_operators_word_it_is_taken_and_everybody_sees_it(
 
 
 def test_renewed_keys_in_the_same_folder_go_on_with_one_account(pair: Pair) -> None:
-    pair.revise(Home.renew(pair.homes["alice"].folder))
+    pair.revise(NodeDirectory.renew(pair.homes["alice"].folder))
     assert pair.releases("alice") == [(2, True)]
     pair.train("third")
     assert pair.releases("alice") == [(3, False)]
-    assert not everybody(pair.homes["bob"]).several
+    assert not read_consortium_status(pair.homes["bob"]).several
 
 
 def test_an_older_copy_with_renewed_keys_is_noticed(pair: Pair, tmp_path: Path) -> None:
@@ -146,6 +146,6 @@ def test_an_older_copy_with_renewed_keys_is_noticed(pair: Pair, tmp_path: Path) 
         path.unlink()
     for path, content in copies.items():
         path.write_bytes(content)
-    pair.revise(Home.renew(alice.folder))
+    pair.revise(NodeDirectory.renew(alice.folder))
     with pytest.raises(PeerError, match="alice's journal was rolled back"):
         pair.train("fourth")

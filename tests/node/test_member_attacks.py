@@ -26,7 +26,7 @@ from pdml.node.job.import_data import import_frozen
 from pdml.node.job.round_exchange import LATER, REFUSED, Answer
 from pdml.node.protocol import job_offer, requests
 from pdml.node.storage import control_db as states
-from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.study.frozen_dataset import open_frozen
 
 
@@ -57,10 +57,10 @@ def test_who_breaks_the_protocol_is_named_by_all_and_the_job_goes_on_without_lie
 
 def test_a_thousand_million_records_are_told_by_nobody(federation, monkeypatch):
     """They would make carol's own account look cheap."""
-    honest = build_statement.told
+    honest = build_statement.build
     monkeypatch.setattr(
         build_statement,
-        "told",
+        "build",
         lambda *given: msgspec.structs.replace(honest(*given), records=10**9),
     )
     with at_work(federation):
@@ -116,7 +116,7 @@ def test_a_member_speaks_in_no_other_name(federation):
     """
     with at_work(federation) as carol:
         before = log_of(federation, "relay")
-        client = carol.carrier._client
+        client = carol.transport._client
         forged = b"anything"
         for subject in (
             "pdml.alice.bob.q.0",
@@ -126,20 +126,20 @@ def test_a_member_speaks_in_no_other_name(federation):
             "$SYS.REQ.SERVER.PING",
         ):
             asyncio.run_coroutine_threadsafe(
-                client.publish(subject, forged), carol.carrier._loop
+                client.publish(subject, forged), carol.transport._loop
             ).result(5)
         for subject in ("pdml.alice.>", ">", "pdml.*.alice.>", "$SYS.>"):
-            asyncio.run_coroutine_threadsafe(client.subscribe(subject), carol.carrier._loop).result(
-                5
-            )
-        asyncio.run_coroutine_threadsafe(client.flush(), carol.carrier._loop).result(5)
+            asyncio.run_coroutine_threadsafe(
+                client.subscribe(subject), carol.transport._loop
+            ).result(5)
+        asyncio.run_coroutine_threadsafe(client.flush(), carol.transport._loop).result(5)
         federation.wait(
             lambda: log_of(federation, "relay").count("Violation") >= before.count("Violation") + 9
         )
         context = Context(federation.study.hash, "", 0, requests.STOP, "bob", "alice", "0" * 16)
-        sealed = carol.carrier._sealer.seal(context, b"")
+        sealed = carol.transport._sealer.seal(context, b"")
         publish = client.publish(f"pdml.alice.{token('carol')}.q.{'0' * 16}", sealed)
-        asyncio.run_coroutine_threadsafe(publish, carol.carrier._loop).result(5)
+        asyncio.run_coroutine_threadsafe(publish, carol.transport._loop).result(5)
         federation.wait(
             lambda: "a message came from carol that is not from it" in log_of(federation, "alice")
         )
@@ -158,7 +158,7 @@ def test_sixty_four_megabytes_end_the_senders_connection_only(federation, cut):
     """
     job = f"after-huge-{cut}"
     with at_work(federation) as carol:
-        client = carol.carrier._client
+        client = carol.transport._client
         flush = client._flush_pending
 
         async def cut_off(**options):
@@ -171,11 +171,11 @@ def test_sixty_four_megabytes_end_the_senders_connection_only(federation, cut):
         client._max_payload = 1 << 30
         huge = client.publish("pdml.alice.carol.q.0", bytes(64 << 20))
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(huge, carol.carrier._loop).result(20)
+            asyncio.run_coroutine_threadsafe(huge, carol.transport._loop).result(20)
         federation.wait(lambda: log_of(federation, "relay").lower().count("maximum payload") > seen)
         assert federation.connected("alice") and federation.connected("bob")
         federation.wait(
-            lambda: carol.carrier._client not in (None, client) and federation.connected("carol")
+            lambda: carol.transport._client not in (None, client) and federation.connected("carol")
         )
         federation.train(job)
     np.testing.assert_array_equal(federation.released(job), federation.expected_bits)
@@ -184,7 +184,7 @@ def test_sixty_four_megabytes_end_the_senders_connection_only(federation, cut):
 def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
     """Half of them are garbage, half are true questions, while a job runs."""
     with at_work(federation) as carol:
-        client, loop = carol.carrier._client, carol.carrier._loop
+        client, loop = carol.transport._client, carol.transport._loop
 
         async def flood():
             for i in range(5_000):
@@ -193,8 +193,8 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
                 context = Context(
                     federation.study.hash, "", 0, requests.ASK, "carol", "alice", request
                 )
-                with carol.carrier._sealing:
-                    data = carol.carrier._sealer.seal(context, b"x" * 64)
+                with carol.transport._sealing:
+                    data = carol.transport._sealer.seal(context, b"x" * 64)
                 await client.publish(f"pdml.alice.carol.q.{request}", data)
 
         attempt = federation.offer("flooded", by="bob", round_timeout=60)
@@ -221,7 +221,7 @@ def offer_of(federation, carol, **changes):
 
 
 def asked(carol, kind, content, whom="alice"):
-    replies = carol.carrier.ask(kind, {whom: content}, timeout=5)
+    replies = carol.transport.ask(kind, {whom: content}, timeout=5)
     return msgspec.msgpack.decode(replies[whom], type=Answer)
 
 
@@ -344,7 +344,7 @@ def test_an_old_journal_put_back_is_noticed(federation):
     assert open_frozen(others).manifest.digest[:12] not in str(ended.value)
     federation.kill("carol")
     import_frozen(home, others, new_participants=True)
-    federation.homes["carol"] = Home.open(home.folder)
+    federation.homes["carol"] = NodeDirectory.open(home.folder)
     federation.expected_bits = federation.expected()
 
 

@@ -15,7 +15,7 @@ from evil_relay import EvilRelay
 from federation import Federation
 
 from pdml.node.crypto.hpke import Sealer
-from pdml.node.daemon.nats_transport import Carrier
+from pdml.node.daemon.nats_transport import NatsTransport
 from pdml.node.daemon.relay_server import CONFIG
 
 NONCE = "evil-relay-nonce"
@@ -41,7 +41,7 @@ class Member:
             signing=study.signing_keys,
             sealing={server.name: server.sealing_key for server in study.servers},
         )
-        self.carrier = Carrier(
+        self.carrier = NatsTransport(
             sealer,
             home.identity(),
             study,

@@ -20,13 +20,13 @@ from pdml.node.crypto.signing import Identity
 from pdml.node.daemon import relay_server
 from pdml.node.daemon.metrics import Metrics
 from pdml.node.job import training_data
-from pdml.node.job.admission import Judge
+from pdml.node.job.admission import JobAdmission
 from pdml.node.job.import_data import import_table
-from pdml.node.operator.node_status import Account, look
+from pdml.node.operator.node_status import NodeStatus, read_status
 from pdml.node.protocol.job_offer import Offer
-from pdml.node.storage.control_db import DESK, Desk
+from pdml.node.storage.control_db import DESK, ControlDatabase
 from pdml.node.storage.journal import Journal
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
 
@@ -39,14 +39,14 @@ def alice(tmp_path):
 def test_a_folder_that_cannot_be_made_or_read(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match=r"cannot make .*: not a directory"):
-        Home.create(tmp_path / "file" / "alice", "alice")
-    home = Home.create(tmp_path / "alice", "alice")
+        NodeDirectory.create(tmp_path / "file" / "alice", "alice")
+    home = NodeDirectory.create(tmp_path / "alice", "alice")
     with pytest.raises(InvalidInput, match="alice is in no study yet: `pdml node join"):
         home.study()
     config = next(path for path in home.folder.iterdir() if path.suffix == ".json")
     config.write_text(json.dumps(json.loads(config.read_text()) | {"version": 99}))
     with pytest.raises(InvalidInput, match="version 99"):
-        Home.open(home.folder)
+        NodeDirectory.open(home.folder)
 
 
 def test_a_key_that_is_gone_is_not_made_anew(tmp_path):
@@ -117,12 +117,12 @@ def test_a_journal_in_which_nothing_stands_is_not_taken_for_one(tmp_path):
         Journal.peek(tmp_path / "empty.db")
     (tmp_path / DESK).write_text("no desk either, whoever asks for one" * 20)
     with pytest.raises(InvalidInput, match=r"the node's desk .* cannot be used"):
-        Desk(tmp_path)
+        ControlDatabase(tmp_path)
 
 
 @pytest.mark.parametrize(("days", "said"), [(40, ""), (3, "ends in 3 days"), (-1, "has ended")])
 def test_an_operator_hears_of_a_certificate_s_end_in_time(alice, days, said):
-    account: Account = look(alice)
+    account: NodeStatus = read_status(alice)
     told = replace(account, connection={"ends": time.time() + 86_400 * days + 60})
     assert said in told.warning and bool(told.warning) == bool(said)
 
@@ -130,9 +130,9 @@ def test_an_operator_hears_of_a_certificate_s_end_in_time(alice, days, said):
 def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
     study: Study = alice.study()
     import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
-    alice = Home.open(alice.folder)
-    june, may = (training_data.agreed(study, PLAN, name) for name in ("june", "may"))
-    names = {"server": "alice", "dataset": alice.holdings().dataset, "source": "secure"}
+    alice = NodeDirectory.open(alice.folder)
+    june, may = (training_data.make_job_terms(study, PLAN, name) for name in ("june", "may"))
+    names = {"server": "alice", "dataset": alice.load_training_data().dataset, "source": "secure"}
     journal = alice.journal()
     journal.begin("june", contract=june.digest, sealed=b"", terms="", **names)
     journal.begin("may", contract="0" * 64, sealed=b"", terms="", **names)
@@ -140,11 +140,17 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
     journal.close()
     terms = {"offerer": "bob", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
     committed = alice.committed()
-    judge, careless = (Judge(alice, study, each, committed) for each in (Secure(), Simulated(1)))
+    judge, careless = (
+        JobAdmission(alice, study, each, committed) for each in (Secure(), Simulated(1))
+    )
     for contract, who, said in (
         (june, judge, "alice knows job june already: resume it"),
         (may, judge, "job may is in alice's journal with another contract"),
-        (training_data.agreed(study, PLAN, "july"), careless, "used with secure noise before"),
+        (
+            training_data.make_job_terms(study, PLAN, "july"),
+            careless,
+            "used with secure noise before",
+        ),
     ):
         with pytest.raises(JournalError, match=said):
             who.check(Offer.of(contract, attempt=secrets.token_hex(16), **terms))
@@ -155,17 +161,17 @@ def test_a_node_whose_records_do_not_fit_refuses_when_it_is_asked(alice, monkeyp
     """Not after everybody has begun; and in an operator's words."""
     study: Study = alice.study()
     import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
-    alice = Home.open(alice.folder)
+    alice = NodeDirectory.open(alice.folder)
     journal = alice.journal()
-    judge = Judge(alice, study, Secure(), journal)
+    judge = JobAdmission(alice, study, Secure(), journal)
     terms = {"offerer": "bob", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
     offer = Offer.of(
-        training_data.agreed(study, PLAN, "june"), attempt=secrets.token_hex(16), **terms
+        training_data.make_job_terms(study, PLAN, "june"), attempt=secrets.token_hex(16), **terms
     )
     judge.check(offer)
-    records = judge.holdings()
+    records = judge.load_training_data()
     other = replace(records.server, place=replace(records.server.place, constant=0.5))
-    monkeypatch.setattr(judge, "holdings", lambda: replace(records, server=other))
+    monkeypatch.setattr(judge, "load_training_data", lambda: replace(records, server=other))
     with pytest.raises(InvalidInput) as refusal:
         judge.check(offer)
     assert str(refusal.value) == (
@@ -189,11 +195,11 @@ def test_true_answers_that_the_study_randomises_do_not_get_in_as_they_are(tmp_pa
 
 def test_records_of_another_shape_are_another_study_s(alice):
     import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
-    alice = Home.open(alice.folder)
+    alice = NodeDirectory.open(alice.folder)
     study, frozen = alice.study(), open_frozen(alice.path(alice.config.data))
     wide = replace(frozen, manifest=replace(frozen.manifest, width=99))
     with pytest.raises(DataError, match="alice has 99 features and 2 classes: another study's"):
-        training_data.hold(study, "alice", wide)
+        training_data.load_training_data(study, "alice", wide)
 
 
 def test_figures_are_for_this_machine(alice):

@@ -13,16 +13,21 @@ from disk import FULL, Disk
 from joined import STUDY, join, people, spend
 from scipy.stats import norm
 
-from pdml.consortium.evaluation_release import Signed, add_up, evaluate_at_node, evaluate_study
+from pdml.consortium.evaluation_release import (
+    SignedCounts,
+    evaluate_at_node,
+    evaluate_study,
+    pool_files,
+)
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
 from pdml.model.model import Model
 from pdml.node.job.import_data import import_table
-from pdml.node.operator.node_status import look
-from pdml.node.storage.node_dir import Home
+from pdml.node.operator.node_status import read_status
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.training.count_release import SHIFT
 
 
-def released(home: Home) -> Model:
+def released(home: NodeDirectory) -> Model:
     """What the study's members are taken to have trained."""
     study = home.study()
     return Model(
@@ -37,7 +42,7 @@ def released(home: Home) -> Model:
     )
 
 
-def evaluated(home: Home, **changes):
+def evaluated(home: NodeDirectory, **changes):
     how = {"label": "diagnosed", "job": "checked", "epsilon": 1.0} | changes
     return evaluate_at_node(
         home, how.pop("model", released(home)), how.pop("table", people()), **how
@@ -57,7 +62,7 @@ def test_counts_are_debited_once_and_given_again_not_drawn_again(tmp_path: Path)
     other = evaluated(home, job="again")
     assert other.signed.counts != first.signed.counts
     assert other.ledger.line("features", "other servers").epsilon > 1.3, "two releases"
-    (account,) = [each for each in look(home).datasets if each.releases]
+    (account,) = [each for each in read_status(home).datasets if each.releases]
     assert account.releases == 2
     shuffled = people()
     order = np.random.default_rng(0).permutation(150)
@@ -99,7 +104,7 @@ def test_full_disks_do_not_let_evaluations_past_the_budget(disk, tmp_path, epsil
         disk.fails = refuse_writes(writes)
         for name in names:
             try:
-                evaluated(Home.open(home.folder), job=name, epsilon=1.0)
+                evaluated(NodeDirectory.open(home.folder), job=name, epsilon=1.0)
             except (JournalError, BudgetExceeded) as error:
                 failures += isinstance(error, JournalError)
     disk.fails = lambda operation, file: 0
@@ -107,7 +112,7 @@ def test_full_disks_do_not_let_evaluations_past_the_budget(disk, tmp_path, epsil
     seen = []
     for name in names:
         with contextlib.suppress(BudgetExceeded):
-            seen.append(evaluated(Home.open(home.folder), job=name, epsilon=1.0).signed)
+            seen.append(evaluated(NodeDirectory.open(home.folder), job=name, epsilon=1.0).signed)
     assert len({tuple(each.counts) for each in seen}) == len(seen) == (4 if epsilon > 2 else 1)
     mu = sqrt(sum(SHIFT**2 / each.stddev**2 for each in seen))
     delta = norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
@@ -158,7 +163,7 @@ def test_who_was_trained_on_is_not_evaluated_whatever_the_operator_says(
     """
     home = join(tmp_path, STUDIES[study])
     import_table(home, trained, label="diagnosed", epsilon=2.0, randomise=True)
-    home = Home.open(home.folder)
+    home = NodeDirectory.open(home.folder)
     spend(home)
     for word in (False, True):
         with pytest.raises(InvalidInput, match="has trained on these records") as refused:
@@ -179,7 +184,7 @@ def test_who_was_held_back_is_evaluated_at_the_operators_word(
 ) -> None:
     home = join(tmp_path)
     import_table(home, trained, label="diagnosed", epsilon=2.0, randomise=True)
-    home = Home.open(home.folder)
+    home = NodeDirectory.open(home.folder)
     spend(home)
     with pytest.raises(InvalidInput, match=r"one budget, which counts both.*--new-participants"):
         evaluated(home, table=others)
@@ -206,39 +211,39 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -
 
 def test_members_files_add_up_and_a_changed_one_is_refused(tmp_path: Path) -> None:
     alice = join(tmp_path)
-    bob = Home.open(tmp_path / "bob")
+    bob = NodeDirectory.open(tmp_path / "bob")
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     parts = [evaluated(home, table=people(100 + 50 * i)) for i, home in enumerate((alice, bob))]
     for part, path in zip(parts, paths, strict=True):
         part.save(path)
         assert path.stat().st_mode & 0o777 == 0o600
-    found = add_up(alice.study(), paths)
+    found = pool_files(alice.study(), paths)
     assert found.records == 250
     np.testing.assert_allclose(found.counts, sum(part.evaluation.counts for part in parts))
     assert found.counting.stddev == pytest.approx(np.sqrt(2) * parts[0].signed.stddev)
     with pytest.raises(DataError, match="alice is in two of the files"):
-        add_up(alice.study(), [paths[0], paths[0]])
+        pool_files(alice.study(), [paths[0], paths[0]])
     told = json.loads(paths[0].read_text())
     for change in ({"records": 101}, {"server": "bob"}, {"signature": "zz"}, {"study": "0" * 64}):
         paths[1].write_text(json.dumps(told | change))
         with pytest.raises(DataError, match="not signed by a member"):
-            add_up(alice.study(), [paths[1]])
+            pool_files(alice.study(), [paths[1]])
     paths[1].write_text("{}")
     with pytest.raises(DataError, match="is no evaluation"):
-        add_up(alice.study(), [paths[1]])
+        pool_files(alice.study(), [paths[1]])
     with pytest.raises(DataError, match="cannot be read"):
-        add_up(alice.study(), [tmp_path / "none.json"])
+        pool_files(alice.study(), [tmp_path / "none.json"])
 
 
 def test_models_are_not_mixed(tmp_path: Path) -> None:
 
-    alice, bob = join(tmp_path), Home.open(tmp_path / "bob")
+    alice, bob = join(tmp_path), NodeDirectory.open(tmp_path / "bob")
     other = replace(released(bob), coefficients=np.array([[2.0, 0.5, -0.5]]))
     evaluated(alice).save(tmp_path / "a.json")
     evaluated(bob, model=other).save(tmp_path / "b.json")
     with pytest.raises(DataError, match="one model"):
-        add_up(alice.study(), [tmp_path / "a.json", tmp_path / "b.json"])
-    bad = Signed(
+        pool_files(alice.study(), [tmp_path / "a.json", tmp_path / "b.json"])
+    bad = SignedCounts(
         study="",
         server="x",
         job="",

@@ -27,16 +27,16 @@ from federation import NAMES, PLAN, RUN, Ended, Federation, free_port, study_of
 from lying import at_work
 
 from pdml.accounting import Budget, Ledger
-from pdml.consortium.job_client import gather, train_nodes
+from pdml.consortium.job_client import load_job_result, train_nodes
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.errors import InvalidInput, PDMLError
 from pdml.node.crypto.hpke import Context
-from pdml.node.daemon.daemon import Office
+from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.job import coordinator, training_data
 from pdml.node.job.round_exchange import LATER, REFUSED, Answer, decoded_answer
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.requests import BEGIN, POSTPONE, Postpone
-from pdml.node.storage.control_db import ALLOWED, ASKED, ENDED, Attempt, digest_of
+from pdml.node.storage.control_db import ALLOWED, ENDED, PENDING, Attempt, digest_of
 from pdml.node.storage.journal import FINISHED, Journal
 from pdml.node.storage.node_dir import JOURNAL
 
@@ -80,7 +80,7 @@ def test_a_python_user_trains_by_one_call_and_every_member_gathers_the_same(fede
     np.testing.assert_array_equal(ended.result.outcome.releases, federation.released("by-call"))
     assert ended.problem == "" and seen and set(seen[-1]) <= set(NAMES)
     federation.all_finished("by-call")
-    at_bob = gather(federation.homes["bob"], "by-call")
+    at_bob = load_job_result(federation.homes["bob"], "by-call")
     assert (at_bob.result.signed, at_bob.proofs) == (ended.result.signed, {})
     np.testing.assert_array_equal(at_bob.model.coefficients, ended.model.coefficients)
     for job, said in (
@@ -95,7 +95,7 @@ def test_a_python_user_trains_by_one_call_and_every_member_gathers_the_same(fede
         other = replace(federation.study, title="Another one")
         train_nodes(other, federation.homes["alice"].folder)
     with pytest.raises(InvalidInput, match="is not known at alice"):
-        gather(federation.homes["alice"], "never")
+        load_job_result(federation.homes["alice"], "never")
 
 
 def test_no_secret_is_readable_by_others_and_nothing_listens(federation):
@@ -209,13 +209,13 @@ def test_killed_at_random_moments_it_goes_on_by_itself_to_the_same_bits(federati
         np.testing.assert_array_equal(federation.released("survivor", name), federation.expected())
 
 
-class Whispering(Office):
+class Whispering(NodeDaemon):
     """Nobody hears it say that a job begins, until it is started again."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        ask = self.carrier.ask
-        self.carrier.ask = lambda kind, messages, **options: (
+        ask = self.transport.ask
+        self.transport.ask = lambda kind, messages, **options: (
             {} if kind == BEGIN else ask(kind, messages, **options)
         )
 
@@ -238,14 +238,14 @@ def test_a_job_begins_everywhere_though_its_offerer_fell_before_it_could_say_so(
 
 def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federation, monkeypatch):
     """A node that has finished the job is done before it could have told anybody."""
-    spread = coordinator._spread
+    spread = coordinator._broadcast_start
 
     def late(office, offer, begin):
         federation.wait(lambda: federation.state(offer.attempt)[0] == "done")
         spread(office, offer, begin)
 
-    monkeypatch.setattr(coordinator, "_spread", late)
-    with at_work(federation, "alice", Office):
+    monkeypatch.setattr(coordinator, "_broadcast_start", late)
+    with at_work(federation, "alice", NodeDaemon):
         attempt = federation.offer("first", resume=True, start_timeout=300)
         for name in NAMES:
             federation.wait(lambda name=name: federation.state(attempt, name)[0] == "done")
@@ -310,7 +310,7 @@ def test_an_offer_waits_for_the_job_before_it_and_can_be_stopped_meanwhile(feder
     assert [federation.round(job, "bob") for job in ("one", "two", "three")] == [ROUNDS, ROUNDS, 0]
 
 
-class Hesitant(Office):
+class Hesitant(NodeDaemon):
     """Answers no offer before it is told to."""
 
     def __init__(self, *arguments, **options):
@@ -318,7 +318,7 @@ class Hesitant(Office):
         self.open = threading.Event()
 
     def _offered(self, context, content):
-        return super()._offered(context, content) if self.open.is_set() else Answer(LATER)
+        return super()._handle_offer(context, content) if self.open.is_set() else Answer(LATER)
 
 
 def digest(federation, job, by, attempt):
@@ -358,7 +358,7 @@ def test_of_two_members_offers_at_the_same_time_one_waits_for_the_other(federati
 
 
 def test_nobody_postpones_anothers_job_nor_one_that_has_begun(federation):
-    with at_work(federation, "bob", Hesitant), at_work(federation, "carol", Office) as carol:
+    with at_work(federation, "bob", Hesitant), at_work(federation, "carol", NodeDaemon) as carol:
         attempt = federation.offer("not-postponed")
         federation.wait(lambda: carol.work is not None)
         work, message = carol.work, msgspec.msgpack.encode(Postpone(attempt=attempt))
@@ -412,7 +412,7 @@ def test_any_member_stops_a_job_everywhere_and_the_journal_tells_what_was_releas
                 next(job["released"] for job in told["jobs"] if job["job"] == "stopped") == released
             )
             assert (
-                journal.releases(federation.homes[name].holdings().dataset)
+                journal.releases(federation.homes[name].load_training_data().dataset)
                 == told["datasets"][0]["releases"]
             )
     federation.train("stopped", resume=True)
@@ -455,7 +455,7 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
         with federation.journal("bob") as journal:
             assert (
                 float(shown["pdml_node_released_total"])
-                == journal.releases(federation.homes["bob"].holdings().dataset)
+                == journal.releases(federation.homes["bob"].load_training_data().dataset)
                 > 0
             )
         assert any(name.startswith("pdml_node_spent_epsilon") for name in shown)
@@ -465,7 +465,7 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
         federation.start("bob")
 
 
-@pytest.mark.parametrize("state", [ASKED, ALLOWED])
+@pytest.mark.parametrize("state", [PENDING, ALLOWED])
 def test_an_offer_that_its_offerer_has_given_up_does_not_stay_open(federation, state):
     """Killed before it could accept, and down when the offerer said that it was over."""
     federation.kill("bob")
@@ -492,7 +492,7 @@ def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
     others could.
     """
     study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
-    contract = training_data.agreed(study, study.plan, "one")
+    contract = training_data.make_job_terms(study, study.plan, "one")
     once = Ledger(
         (contract.plan.events(contract.place("alice", records=40, epsilons=(0.5,))),), classes=2
     )

@@ -19,7 +19,7 @@ from pdml.node.job.import_data import import_table
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.offer_terms import read_terms
 from pdml.node.storage import control_db
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 
 PLAN = TrainingPlan(rounds=5, noise_scale=0.4)
@@ -33,19 +33,19 @@ def alice(tmp_path):
 
 def with_records(home):
     import_table(home, people(), label="diagnosed", epsilon_column="eps", randomise=False)
-    return Home.open(home.folder)
+    return NodeDirectory.open(home.folder)
 
 
 def offered(alice, plan=PLAN, *, job="first", by="bob", signer=None, **changes):
     """An offer as it lies on alice's desk."""
-    contract = training_data.agreed(alice.checked_study(), plan, job)
+    contract = training_data.make_job_terms(alice.checked_study(), plan, job)
     terms = {"resume": False, "start_timeout": 60.0, "round_timeout": 30.0, "offerer": by}
     offer = msgspec.structs.replace(
         Offer.of(contract, attempt=secrets.token_hex(16), **terms), **changes
     )
-    signed = offer.signed(Home.open(alice.folder.parent / (signer or by)).identity())
+    signed = offer.signed(NodeDirectory.open(alice.folder.parent / (signer or by)).identity())
     names = {"attempt": offer.attempt, "job": job, "contract": contract.digest, "offerer": by}
-    return control_db.Attempt(**names, offer=signed, state=control_db.ASKED, sentence="")
+    return control_db.Attempt(**names, offer=signed, state=control_db.PENDING, sentence="")
 
 
 def row(terms, data="features", colluding=None):
@@ -57,7 +57,7 @@ def row(terms, data="features", colluding=None):
 
 def spend(home, job, plan=PLAN, *, rounds=None):
     """What the journal holds after a job, or after some of its rounds."""
-    held = home.holdings()
+    held = home.load_training_data()
     events = plan.events(held.server.place)
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
@@ -73,7 +73,7 @@ def test_the_terms_are_those_that_were_signed(alice):
     assert terms.contract.plan == PLAN and terms.digest == attempt.digest
     assert (told["offered_by"], told["job"], told["members"]) == ("bob", "first", ["alice", "bob"])
     assert (told["start_timeout"], told["round_timeout"], told["records"]) == (60.0, 30.0, 150)
-    assert told["dataset"] == alice.holdings().dataset and told["plan"] == PLAN.to_dict()
+    assert told["dataset"] == alice.load_training_data().dataset and told["plan"] == PLAN.to_dict()
 
 
 def test_the_cost_is_the_ledgers_after_the_job(alice):

@@ -21,9 +21,9 @@ from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoise
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure, Simulated
-from pdml.node.crypto.signing import Identity, verified
+from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.node.protocol import wire_messages
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
 from pdml.numerics.admm import labels
 from pdml.planning.training_plan import TrainingPlan
@@ -128,7 +128,7 @@ def noise_of(consortium, name):
     twin = Node(server, replace(contract.plan, noise_scale=0.0), Simulated(0), linear=linear)
     state, theta = twin.start(), []
     for t in range(1, party.round + 1):
-        heard = journal.heard(contract.job, t - 1)
+        heard = journal.inbox(contract.job, t - 1)
         others = [
             wire_messages.unpacked(heard[peer], contract.shape)
             for peer in party.neighbours
@@ -439,13 +439,13 @@ def test_a_release_is_no_longer_than_the_recursion_says(tmp_path, penalty, class
     cap. False alarms: none, the noise is seeded.
     """
     bounds = []
-    whole = Contract.release_bound
+    whole = JobTerms.release_bound
 
     def noted(self, server, pull):
         bounds.append((server, pull, whole(self, server, pull)))
         return bounds[-1][2]
 
-    monkeypatch.setattr(Contract, "release_bound", noted)
+    monkeypatch.setattr(JobTerms, "release_bound", noted)
     made = Consortium(tmp_path, plan=replace(PLAN, penalty=penalty), classes=classes)
     made.run()
     assert len(bounds) == 4 * 11
@@ -611,8 +611,8 @@ def test_keys(tmp_path):
 def test_a_key_under_which_anybody_can_sign_is_no_key(sign):
     """The neutral point: S = 0 and R = the point itself satisfy S·B = R + h·A for every message."""
     public = bytes([1, *bytes(30), int(sign, 16)])
-    assert not verified(public.hex(), b"whatever", public[:31] + b"\0" + bytes(32))
-    assert not any(verified(key, b"", b"") for key in ("", "0" * 63, "x", "00"))
+    assert not verify_signature(public.hex(), b"whatever", public[:31] + b"\0" + bytes(32))
+    assert not any(verify_signature(key, b"", b"") for key in ("", "0" * 63, "x", "00"))
 
 
 def test_records_below_the_floor_are_refused(tmp_path):

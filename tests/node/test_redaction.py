@@ -21,7 +21,7 @@ from pdml.errors import (
 )
 from pdml.node.job import round_exchange
 from pdml.node.job.round_exchange import RELEASE, Answer, Stopped
-from pdml.node.protocol.redaction import public_terms, told
+from pdml.node.protocol.redaction import public_message, public_terms
 
 ALWAYS = "bob could not go on: the log of its node says why"
 PUBLIC = (PeerError, Stopped, BudgetExceeded)  # they are about others, and about public settings
@@ -57,26 +57,33 @@ def test_neither_text_nor_kind_of_what_happened_inside_leaves():
     seen = every_kind()
     assert {NotCertified, InvalidInput, JournalError, MemoryError, *PUBLIC} <= seen
     inside = {kind for kind in seen if not issubclass(kind, PUBLIC)}
-    assert len(inside) > 50 and {told(made(kind), "bob") for kind in inside} == {ALWAYS}
+    assert len(inside) > 50 and {public_message(made(kind), "bob") for kind in inside} == {ALWAYS}
     for error in (KeyboardInterrupt("34.5"), SystemExit("34.5")):
-        assert told(error, "bob") == ALWAYS
+        assert public_message(error, "bob") == ALWAYS
 
 
 def test_what_is_about_others_is_told():
-    assert told(PeerError("carol sent a vector that is not finite"), "bob").startswith("carol sent")
-    assert told(BudgetExceeded("12 rounds exceed it"), "bob") == "bob: 12 rounds exceed it"
-    assert told(Stopped("bob was told to stop"), "bob") == "bob was told to stop"
+    assert public_message(PeerError("carol sent a vector that is not finite"), "bob").startswith(
+        "carol sent"
+    )
+    assert (
+        public_message(BudgetExceeded("12 rounds exceed it"), "bob") == "bob: 12 rounds exceed it"
+    )
+    assert public_message(Stopped("bob was told to stop"), "bob") == "bob was told to stop"
     odd = PeerError("carol said \x1b[31mred\n" + "x" * 10_000)
-    assert told(odd, "bob").isprintable() and len(told(odd, "bob")) <= 1000
+    assert public_message(odd, "bob").isprintable() and len(public_message(odd, "bob")) <= 1000
 
 
 def test_an_error_is_marked_where_it_is_raised():
     """The same kind is public in one place and not in another."""
     with pytest.raises(InvalidInput) as refused, public_terms():
         raise InvalidInput("the job names other servers")
-    assert told(refused.value, "bob") == "bob: the job names other servers"
-    assert told(InvalidInput("the job names other servers"), "bob") == ALWAYS
-    assert told(JournalError("job 7 is finished").for_others(), "bob") == "bob: job 7 is finished"
+    assert public_message(refused.value, "bob") == "bob: the job names other servers"
+    assert public_message(InvalidInput("the job names other servers"), "bob") == ALWAYS
+    assert (
+        public_message(JournalError("job 7 is finished").mark_public(), "bob")
+        == "bob: job 7 is finished"
+    )
 
 
 INSIDE = [
@@ -149,5 +156,5 @@ def test_a_budget_that_is_spent_may_be_told(tmp_path):
     made = Consortium(tmp_path, budget=Budget(features_epsilon=1e-3))
     with pytest.raises(BudgetExceeded) as refused:
         made.party("bob")
-    assert told(refused.value, "bob") == str(refused.value)
+    assert public_message(refused.value, "bob") == str(refused.value)
     made.close()

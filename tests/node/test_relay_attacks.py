@@ -19,7 +19,7 @@ from federation import NAMES, Ended, Federation
 
 from pdml.node.crypto import tls
 from pdml.node.crypto.hpke import Box
-from pdml.node.crypto.signing import Identity, verified
+from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.node.protocol.requests import OFFER
 
 
@@ -199,7 +199,7 @@ def test_its_login_challenge_gets_no_signature_of_anything_else(federation, nonc
             federation.start("alice", timeout=2)
         key = federation.study.signing_keys["alice"]
         assert not any(
-            signature and verified(key, nonce.encode(), signature.encode())
+            signature and verify_signature(key, nonce.encode(), signature.encode())
             for signature in evil.signatures
         )
     federation.kill("alice", signal.SIGTERM)

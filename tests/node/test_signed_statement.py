@@ -347,7 +347,7 @@ def test_a_job_that_is_not_in_the_journal_is_not_told_of(ended):
     other = replace(ended.contract, job="job-9")
     held, journal = ended.party("alice").holdings, ended.journals["alice"]
     with pytest.raises(JournalError, match="job job-9 is not in the journal of alice"):
-        build_statement.told(other, "alice", held, journal, alias="a")
+        build_statement.build(other, "alice", held, journal, alias="a")
     began = replace(journal.job("job-1"), terms="")  # by a version that kept no plan
     with pytest.raises(JournalError, match="does not hold the plan of job job-1"):
         build_statement.plan_of(began)

@@ -20,13 +20,13 @@ from evil_relay import EvilRelay
 from federation import MASKED, NAMES, SUMS, Ended, Federation, study_of
 from lying import Bent, TwoFaced, at_work
 
-from pdml.consortium.job_client import gather
+from pdml.consortium.job_client import load_job_result
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
 from pdml.model.model import load_model
 from pdml.node.job import sums_participant
-from pdml.node.operator.consortium_status import everybody
-from pdml.node.operator.node_status import look
+from pdml.node.operator.consortium_status import read_consortium_status
+from pdml.node.operator.node_status import read_status
 from pdml.node.storage import control_db as states
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import JOURNAL
@@ -80,7 +80,7 @@ def test_every_member_sees_what_each_has_released_and_has_left(federation):
     """By the statements in its own journal; the same at all, and what each says of itself."""
     for name in NAMES:
         federation.wait(lambda name=name: federation.finished("first", name))
-    views = [everybody(federation.homes[name]) for name in NAMES]
+    views = [read_consortium_status(federation.homes[name]) for name in NAMES]
     assert [each.server for each in views[0].released] == list(NAMES)
     assert views[0].silent == () == views[0].unread
     for view in views:
@@ -88,9 +88,9 @@ def test_every_member_sees_what_each_has_released_and_has_left(federation):
             if mine.job == theirs.job:  # another test may be training
                 assert mine.to_dict() == theirs.to_dict()
     for name, each in zip(NAMES, views[0].released, strict=True):
-        (own,) = look(federation.homes[name]).datasets
+        (own,) = read_status(federation.homes[name]).datasets
         assert each.releases <= own.releases and each.releases >= 1
-        assert each.records == look(federation.homes[name]).records
+        assert each.records == read_status(federation.homes[name]).records
         if each.releases == own.releases:
             spent = own.ledger.line("features", "other servers").epsilon
             assert each.ledger.line("features", "other servers").epsilon == spent
@@ -116,7 +116,9 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         federation.wait(lambda name=name: federation.finished(job, name))
         told = federation.pdml("node", "result", folder, job, "--out", tmp_path / name, "--json")
         assert told.returncode == 0, told.stderr
-        assert json.loads(told.stdout)["files"]["house"] == str(federation.homes[name].house(job))
+        assert json.loads(told.stdout)["files"]["house"] == str(
+            federation.homes[name].local_model_path(job)
+        )
     contents = [
         {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")}
         for name in NAMES
@@ -125,7 +127,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
     assert not any("house" in path.name for path in contents[0])
     houses = []
     for name in NAMES:
-        path = federation.homes[name].house(job)
+        path = federation.homes[name].local_model_path(job)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         houses.append(load_model(path))
         assert houses[-1].house == name
@@ -139,49 +141,49 @@ def test_a_house_model_is_made_of_its_own_exact_sums_and_the_others_noisy_ones(f
     rows = federation.rows()
     for i, name in enumerate(NAMES):
         federation.wait(lambda name=name: federation.finished("first", name))
-        found, server = gather(federation.homes[name], "first"), federation.servers()[i]
+        found, server = load_job_result(federation.homes[name], "first"), federation.servers()[i]
         own = sums_release.exact(server, federation.study.plan)
         place, total = server.place, rows.sum(axis=0)
-        wanted = sums_release.house_weights(own, rows[i], total, federation.study.plan, place)
-        np.testing.assert_allclose(found.house.coefficients, wanted[:, :-1], rtol=1e-9)
+        wanted = sums_release.local_weights(own, rows[i], total, federation.study.plan, place)
+        np.testing.assert_allclose(found.local_model.coefficients, wanted[:, :-1], rtol=1e-9)
 
 
 def test_a_node_keeps_its_house_model_by_itself(federation):
-    """Nobody fetched anything: the file is there, for its owner alone, and what `gather` finds."""
+    """Nobody fetched anything: the file is there, for its owner alone, and what `load_job_result` finds."""
     for name in NAMES:
         home = federation.homes[name]
-        federation.wait(home.house("first").exists, what=f"{name}'s house")
-        assert stat.S_IMODE(home.house("first").stat().st_mode) == 0o600
-        assert stat.S_IMODE(home.house("first").parent.stat().st_mode) == 0o700
-        kept = load_model(home.house("first"))
+        federation.wait(home.local_model_path("first").exists, what=f"{name}'s house")
+        assert stat.S_IMODE(home.local_model_path("first").stat().st_mode) == 0o600
+        assert stat.S_IMODE(home.local_model_path("first").parent.stat().st_mode) == 0o700
+        kept = load_model(home.local_model_path("first"))
         assert kept.house == name and "never to be shared" in kept.provenance["keep"]
-        assert kept.to_bytes() == gather(home, "first").house.to_bytes()
+        assert kept.to_bytes() == load_job_result(home, "first").local_model.to_bytes()
 
 
 def test_a_node_killed_before_it_kept_its_house_keeps_it_when_it_is_back(federation):
     """Bob's process dies where the file would be written; the job is done, and so is the house once
     he is started again. Carol's cannot be written: her node works on, and has it after a restart.
     """
-    federation.wait(lambda: federation.homes["bob"].house("first").exists())
+    federation.wait(lambda: federation.homes["bob"].local_model_path("first").exists())
     federation.kill("bob")
     federation.keeps = {"bob": dies, "carol": fails}
     federation.start("bob")
     federation.kill("carol")
     federation.start("carol")
     ended(federation, federation.offer("lasting"), ("alice", "carol"))
-    bob, carol = federation.homes["bob"].house("lasting"), federation.homes["carol"]
+    bob, carol = federation.homes["bob"].local_model_path("lasting"), federation.homes["carol"]
     federation.wait(lambda: not federation.running("bob"), what="bob's death")
     assert federation.finished("lasting", "bob") and not bob.exists()
     federation.wait(lambda: b"not written: no room" in federation.log("carol").read_bytes())
-    assert federation.running("carol") and not carol.house("lasting").exists()
+    assert federation.running("carol") and not carol.local_model_path("lasting").exists()
     federation.keeps = {}
     federation.start("bob")
     federation.wait(bob.exists, what="bob's house")
     kept = load_model(bob).to_bytes()
-    assert kept == gather(federation.homes["bob"], "lasting").house.to_bytes()
+    assert kept == load_job_result(federation.homes["bob"], "lasting").local_model.to_bytes()
     federation.kill("carol")
     federation.start("carol")
-    federation.wait(carol.house("lasting").exists, what="carol's house")
+    federation.wait(carol.local_model_path("lasting").exists, what="carol's house")
 
 
 def dies(home, job, held):
@@ -203,9 +205,9 @@ def fails(home, job, held):
 def test_without_its_data_there_is_no_house_model(federation):
     home = federation.homes["bob"]
     federation.wait(lambda: federation.finished("first", "bob"))
-    ended = gather(home.save(data=""), "first")
+    ended = load_job_result(home.save(data=""), "first")
     home.save(data="data")
-    assert ended.problem == "" and ended.house is None
+    assert ended.problem == "" and ended.local_model is None
 
 
 def test_a_relay_that_records_everything_reads_nothing(tmp_path):
@@ -230,13 +232,13 @@ class Tapped(Bent):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.left, ask = [], self.carrier.ask
+        self.left, ask = [], self.transport.ask
 
         def tapped(kind, messages, **options):
             self.left += messages.values()
             return ask(kind, messages, **options)
 
-        self.carrier.ask = tapped
+        self.transport.ask = tapped
 
     def handle(self, context, content):
         answer = super().handle(context, content)
@@ -255,7 +257,7 @@ def test_an_unmasked_row_never_leaves_a_node_of_a_masked_job(federation):
     sent = outbox(federation, "tapped", "carol")
     assert sent in left and (row.tobytes() in left) != masked(federation)
     exact = sums_release.exact(federation.servers()[NAMES.index("carol")], federation.study.plan)
-    for part in (exact.label_sum, exact.square_sum, integer_gaussian.settled(exact.square_sum)):
+    for part in (exact.label_sum, exact.square_sum, integer_gaussian.quantize(exact.square_sum)):
         assert part.tobytes()[:24] not in left
     if masked(federation):  # not two numbers of it in a row
         assert not any(row[i : i + 2].tobytes() in left for i in range(len(row) - 1))
@@ -291,7 +293,7 @@ def test_killed_at_random_moments_it_goes_on_with_the_same_bytes(tmp_path):
                     payload = outbox(federation, job, name)
                     assert payload == before.get(name, payload) == said[0][name].release
                     assert len(spent(federation, job, name)) == 1
-                assert gather(federation.homes["alice"], job).problem == ""
+                assert load_job_result(federation.homes["alice"], job).problem == ""
 
 
 class Silent(Bent):
@@ -309,7 +311,7 @@ class Silent(Bent):
         return b"" if self.mute else data
 
     def _exchanged(self, context, content):
-        answer = super()._exchanged(context, content)
+        answer = super()._handle_exchange(context, content)
         if not self.mute:
             return answer
         return msgspec.structs.replace(answer, messages=answer.messages[:1])  # the hello alone
@@ -332,12 +334,14 @@ def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation
         before = {name: outbox(federation, "missing", name) for name in ("alice", "bob")}
         assert all(len(spent(federation, "missing", name)) == 1 for name in NAMES)
         with pytest.raises(InvalidInput, match="stands at round 1 and is not finished"):
-            gather(federation.homes["alice"], "missing")
+            load_job_result(federation.homes["alice"], "missing")
         if masked(federation):
             part = [np.frombuffer(before[name], dtype="<u8") for name in ("alice", "bob")]
             places = [server.place for server in federation.servers()[:2]]
             contract = federation.contract("missing")
-            assert sums_participant.impossible((part[0] + part[1]).view(np.int64), contract, places)
+            assert sums_participant.inconsistent_with_record_counts(
+                (part[0] + part[1]).view(np.int64), contract, places
+            )
         carol.mute = False
         federation.train("missing", resume=True)
     federation.start("carol")
@@ -365,7 +369,7 @@ class Lying(Bent):
 
 
 def floats(office, data):
-    size = len(office.home.holdings().server.matrix.T)
+    size = len(office.home.load_training_data().server.matrix.T)
     return office.signed(
         data, dtype="<f8", payload=np.zeros(sums_release.length(1, size)).tobytes()
     )

@@ -89,9 +89,9 @@ def test_killed_at_any_moment_the_bytes_are_those_of_an_unbroken_run(
 @KINDS
 def test_secure_noise_is_drawn_once_and_sums_are_added_up_once(made, plan, monkeypatch):
     """After its commit a node that dies sends the same bytes, and reads no record again."""
-    drawn, honest = [], sums_release.released
+    drawn, honest = [], sums_release.release_sums
     monkeypatch.setattr(
-        sums_release, "released", lambda *known: drawn.append(known) or honest(*known)
+        sums_release, "release_sums", lambda *known: drawn.append(known) or honest(*known)
     )
     consortium = made(plan, source=Secure())
     consortium.run()
@@ -132,7 +132,7 @@ def test_neither_exact_sums_nor_an_unmasked_row_is_ever_on_disk(made, plan):
     for i, name in enumerate(NAMES):
         consortium.party(name).statement()
         own = sums_release.exact(consortium.servers[i], plan)
-        exact = [own.label_sum, own.square_sum, integer_gaussian.settled(own.label_sum)]
+        exact = [own.label_sum, own.square_sum, integer_gaussian.quantize(own.label_sum)]
         names[name] = [part.tobytes() for part in exact]
         row = consortium.rows()[i].tobytes()
         content = b"".join(
@@ -150,12 +150,12 @@ def test_the_noise_of_masked_sums_is_a_share_for_the_servers_that_do_not_collude
     for seed in range(250):
         consortium = made(MASKED, seed=seed)
         clean = [
-            integer_gaussian.settled(sums_release.exact(s, MASKED).label_sum)
+            integer_gaussian.quantize(sums_release.exact(s, MASKED).label_sum)
             for s in consortium.servers
         ]
         draws.append(consortium.rows()[:, :4] - np.array(clean)[:, 0])
         consortium.close()
-    noise = integer_gaussian.valued(np.concatenate(draws)) / MASKED.label_noise
+    noise = integer_gaussian.dequantize(np.concatenate(draws)) / MASKED.label_noise
     low, high = chi2.ppf([5e-10, 1 - 5e-10], noise.size) / noise.size
     assert low <= 3 * np.mean(noise**2) <= high
     for wrong in (4, 2, 1):
@@ -271,7 +271,7 @@ def test_what_is_no_row_of_sums_is_refused_and_its_sender_named(made, plan, lie)
     changes, said = LIES[lie]
     with pytest.raises(PeerError, match=said):
         consortium.party("alice").accept("carol", bent(consortium, "carol", "alice", **changes))
-    assert consortium.journals["alice"].heard("job-1", 1) == {}
+    assert consortium.journals["alice"].inbox("job-1", 1) == {}
 
 
 def test_words_are_no_units_and_units_no_words(made):
@@ -377,7 +377,9 @@ def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
     consortium = made(plan)
     sent = consortium.run()
     places = [server.place for server in consortium.servers]
-    assert not sums_participant.impossible(total(sent.view(np.uint64)), consortium.contract, places)
+    assert not sums_participant.inconsistent_with_record_counts(
+        total(sent.view(np.uint64)), consortium.contract, places
+    )
     for wrong in ("garbage", "one record more", "sign"):
         bad = sent.copy().view(np.uint64)
         if wrong == "garbage":
@@ -387,7 +389,9 @@ def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
         else:
             seeds = sums_participant.seeds(consortium.contract, "carol", consortium.shared("carol"))
             bad[2, 0] += np.uint64(2) * masks.words(seeds["alice"], SIZE)
-        assert sums_participant.impossible(total(bad), consortium.contract, places)
+        assert sums_participant.inconsistent_with_record_counts(
+            total(bad), consortium.contract, places
+        )
 
 
 # Terms

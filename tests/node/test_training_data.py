@@ -6,7 +6,7 @@ import pytest
 from federation import PLAN, study_of
 
 from pdml.accounting import Budget
-from pdml.errors import InvalidInput, Untrainable
+from pdml.errors import InvalidInput, UntrainableStudy
 from pdml.node.job import training_data
 
 
@@ -20,8 +20,8 @@ from pdml.node.job import training_data
     ],
 )
 def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
-    with pytest.raises(Untrainable, match=said):
-        training_data.agreed(replace(study_of(), **changes), PLAN, "job")
+    with pytest.raises(UntrainableStudy, match=said):
+        training_data.make_job_terms(replace(study_of(), **changes), PLAN, "job")
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
     ],
 )
 def test_a_study_with_limits_has_contracts(changes):
-    assert training_data.agreed(replace(study_of(), **changes), PLAN, "job").job == "job"
+    assert training_data.make_job_terms(replace(study_of(), **changes), PLAN, "job").job == "job"
 
 
 def test_a_plan_that_the_study_settles_is_not_the_jobs_to_change():
     with pytest.raises(InvalidInput, match="has another plan than the study"):
-        training_data.agreed(study_of(), replace(PLAN, noise_scale=0.0), "job")
+        training_data.make_job_terms(study_of(), replace(PLAN, noise_scale=0.0), "job")

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from federation import MASKED, PLAN, SUMS, Ended, Federation, study_of
 
-from pdml.consortium.job_client import gather
+from pdml.consortium.job_client import load_job_result
 from pdml.node.storage import control_db as states
 from pdml.node.storage.journal import FINISHED
 
@@ -125,11 +125,11 @@ def torture(nodes, kills, rng, method):
 def check(federation, job, jobs, expected):
     """The right bits, one release of each node and round, and statements that agree."""
     rows = federation.released(job) if expected is None else expected
-    assert gather(federation.homes[federation.names[0]], job).problem == ""
+    assert load_job_result(federation.homes[federation.names[0]], job).problem == ""
     for name in federation.names:
         np.testing.assert_array_equal(federation.released(job, name), rows)
         with federation.journal(name) as journal:
-            released = journal.releases(federation.homes[name].holdings().dataset)
+            released = journal.releases(federation.homes[name].load_training_data().dataset)
             assert released == jobs * federation.study.plan.rounds
 
 

@@ -44,7 +44,7 @@ def test_a_code_has_the_expectation_of_the_answer(micro, levels):
 
 def blocks_of(levels, menu=(500_000, 2_000_000), mass=3.0, start=3):
     asked = [(f"q{k}", 1 - 1 / many, menu, many) for k, many in enumerate(levels)]
-    return coded_rows.laid_out(start, mass, asked)
+    return coded_rows.layout_blocks(start, mass, asked)
 
 
 def test_a_block_answers_for_the_largest_epsilon_of_its_menu():
@@ -142,7 +142,7 @@ def test_rows_are_never_longer_than_one(levels, numbers, seed):
         ]
         drawn = scaling.centred(rng.integers(0, block.levels, 5), block.levels)
         parts.append(drawn * np.array(loud)[:, None])
-    x, _ = scaling.finished(np.hstack(parts), mass, blocks=blocks)
+    x, _ = scaling.scale_and_clip(np.hstack(parts), mass, blocks=blocks)
     assert np.linalg.norm(x.astype(np.float32).astype(float), axis=1).max() <= 1
 
 

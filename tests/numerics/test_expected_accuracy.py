@@ -10,13 +10,13 @@ from pdml.encoding import scaling
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.interval import Range
 from pdml.numerics.sums.expected_accuracy import expect, gain
-from pdml.numerics.sums.fit import Measured, Noise, fit_measured, fit_sums, measured
+from pdml.numerics.sums.fit import Noise, NoisyMoments, fit_moments, fit_sums, normalise_totals
 
 
 def expected(totals, noise, loss=LOGISTIC):
     """`expect` of the model that totals give."""
-    given = measured(totals, noise, loss=loss)
-    return expect(given, fit_measured(given, loss), loss)
+    given = normalise_totals(totals, noise, loss=loss)
+    return expect(given, fit_moments(given, loss), loss)
 
 
 def judged(weights, x, y):
@@ -58,8 +58,8 @@ def test_noise_widens_the_interval_and_it_still_holds():
 
 def gained(totals, noise, constant=0.0):
     """What totals tell of their model's gain, and its weights."""
-    given = measured(totals, noise, loss=LOGISTIC, constant=constant)
-    model = fit_measured(given, LOGISTIC)
+    given = normalise_totals(totals, noise, loss=LOGISTIC, constant=constant)
+    model = fit_moments(given, LOGISTIC)
     return gain(given, model, LOGISTIC), model.weights
 
 
@@ -132,7 +132,7 @@ def test_where_no_label_said_anything_anything_is_possible():
 
 def letters(seed):
     """Totals of 25 letters of four, by which 1 is told from the declared evenness of 0: few
-    positions nearly always hold one letter. As `scaling.finished` makes rows, which are returned
+    positions nearly always hold one letter. As `scaling.scale_and_clip` makes rows, which are returned
     with classes; noise hides the means of columns.
     """
     rng = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def letters(seed):
     code[kept] = 0
     entries = np.hstack([scaling.centred(code[:, k], 4) for k in range(25)])
     mass = 100 * scaling.level_mass(4)
-    return scaling.finished(entries, mass)[0], y, scaling.typical_constant(mass), rng
+    return scaling.scale_and_clip(entries, mass)[0], y, scaling.typical_constant(mass), rng
 
 
 def test_the_interval_holds_where_noise_hides_the_means_of_letters():
@@ -153,8 +153,8 @@ def test_the_interval_holds_where_noise_hides_the_means_of_letters():
     for seed in range(7000, 7024):
         x, y, constant, rng = letters(seed)
         totals = with_noise(exact(x[:2000], y[:2000]), noise, rng)
-        given = measured(totals, noise, loss=LOGISTIC, constant=constant)
-        model = fit_measured(given, LOGISTIC)
+        given = normalise_totals(totals, noise, loss=LOGISTIC, constant=constant)
+        model = fit_moments(given, LOGISTIC)
         told = expect(given, model, LOGISTIC).accuracy
         truth = judged(model.weights, x[2000:], y[2000:])
         hits += told.low <= truth <= told.high
@@ -169,7 +169,7 @@ def test_rows_of_one_norm_are_not_taken_for_gaussian_classes():
     rng = np.random.default_rng(7100)
     v = rng.uniform(-1, 1, size=(40_000, 2)) * [1.6, 1.8]
     y = (rng.normal(v @ [1.2, 3.0], 2.0) > 0).astype(int)
-    x, _ = scaling.finished(v, 2.0)
+    x, _ = scaling.scale_and_clip(v, 2.0)
     still = Noise(label=1e-6, square=1e-6)
     told = expected(exact(x, y), still).accuracy
     truth = judged(fit_sums(exact(x, y), still, loss=LOGISTIC).weights, x, y)
@@ -177,13 +177,13 @@ def test_rows_of_one_norm_are_not_taken_for_gaussian_classes():
 
 
 def clouds(seed):
-    """200 records of two Gaussian classes (twonorm) and 6,000 others, as `scaling.finished` makes
+    """200 records of two Gaussian classes (twonorm) and 6,000 others, as `scaling.scale_and_clip` makes
     rows; their classes, the typical constant, and a generator.
     """
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=6200)
     entries = rng.normal(size=(len(y), 20)) + (2 * y - 1)[:, None] * 2 / np.sqrt(20)
-    x, _ = scaling.finished(entries / np.sqrt(1.2), 20.0)
+    x, _ = scaling.scale_and_clip(entries / np.sqrt(1.2), 20.0)
     return x, y, scaling.typical_constant(20.0), rng
 
 
@@ -196,8 +196,8 @@ def test_the_interval_holds_for_few_records_that_tell_much():
     for seed in range(7200, 7224):
         x, y, constant, rng = clouds(seed)
         totals = with_noise(exact(x[:200], y[:200]), noise, rng)
-        given = measured(totals, noise, loss=LOGISTIC, constant=constant)
-        model = fit_measured(given, LOGISTIC)
+        given = normalise_totals(totals, noise, loss=LOGISTIC, constant=constant)
+        model = fit_moments(given, LOGISTIC)
         accuracy = expect(given, model, LOGISTIC).accuracy
         hits += accuracy.low <= judged(model.weights, x[200:], y[200:]) <= accuracy.high
     assert hits >= 13
@@ -209,6 +209,6 @@ def test_squares_that_noise_makes_smaller_than_means_are_no_obstacle(first, labe
     """E[z²] is at least E[z]²; what is measured of both need not be."""
     s = np.array([[first, 0.7], [0.7, 0.5]])
     q = np.array([[label, 0.01]])
-    given = Measured(q=q, s=s, label=0.03, square=0.07, report=0.002)
-    accuracy = expect(given, fit_measured(given, LOGISTIC), LOGISTIC).accuracy
+    given = NoisyMoments(q=q, s=s, label=0.03, square=0.07, report=0.002)
+    accuracy = expect(given, fit_moments(given, LOGISTIC), LOGISTIC).accuracy
     assert 0 <= accuracy.low <= accuracy.middle <= accuracy.high <= 1

@@ -6,7 +6,7 @@ from test_fit import exact, population, with_noise
 
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums.fit import Noise, fit_sums
-from pdml.numerics.sums.local_fit import fit_house
+from pdml.numerics.sums.local_fit import fit_local_model
 
 STILL = Noise(label=0.0, square=0.0)
 
@@ -19,7 +19,7 @@ def parts(seed, records=2000, own=200):
 def test_others_that_are_all_noise_do_not_count():
     _, own, others = parts(0)
     noise = Noise(label=1e9, square=1e9)
-    found = fit_house(
+    found = fit_local_model(
         own, with_noise(others, noise, np.random.default_rng(0)), noise, loss=LOGISTIC
     )
     alone = fit_sums(own, STILL, loss=LOGISTIC)
@@ -31,7 +31,9 @@ def test_own_sums_of_randomised_answers_are_not_taken_for_exact():
     _, own, others = parts(0)
     coins = Noise(label=0.0, square=0.0, coded=0.3)
     loud = Noise(label=1e9, square=1e9, coded=coins.coded)
-    found = fit_house(own, with_noise(others, loud, np.random.default_rng(0)), loud, loss=LOGISTIC)
+    found = fit_local_model(
+        own, with_noise(others, loud, np.random.default_rng(0)), loud, loss=LOGISTIC
+    )
     alone = fit_sums(own, coins, loss=LOGISTIC).weights
     np.testing.assert_allclose(found.weights, alone, rtol=1e-3)
     taken_for_exact = fit_sums(own, STILL, loss=LOGISTIC).weights
@@ -40,7 +42,7 @@ def test_own_sums_of_randomised_answers_are_not_taken_for_exact():
 
 def test_others_without_noise_count_as_own():
     _, own, others = parts(0)
-    found = fit_house(own, others, STILL, loss=LOGISTIC).weights
+    found = fit_local_model(own, others, STILL, loss=LOGISTIC).weights
     pooled = fit_sums(own + others, STILL, loss=LOGISTIC).weights
     np.testing.assert_allclose(found, pooled, rtol=1e-6)
 
@@ -54,7 +56,9 @@ def test_on_average_it_is_not_worse_than_alone(level):
     for seed in range(20):
         (x, y), own, others = parts(seed)
         noise, rng = Noise(label=level, square=2 * level), np.random.default_rng(seed)
-        house = fit_house(own, with_noise(others, noise, rng), noise, loss=LOGISTIC).weights[0]
+        house = fit_local_model(own, with_noise(others, noise, rng), noise, loss=LOGISTIC).weights[
+            0
+        ]
         alone = fit_sums(own, STILL, loss=LOGISTIC).weights[0]
         gain.append(np.mean((x @ house > 0) == (y == 1)) - np.mean((x @ alone > 0) == (y == 1)))
     assert np.mean(gain) > -2 * np.std(gain) / np.sqrt(len(gain)) - 1e-3

@@ -12,7 +12,7 @@ from test_fit import exact, with_noise
 from pdml.numerics.admm.losses import SOFTMAX
 from pdml.numerics.interval import Range
 from pdml.numerics.sums.expected_accuracy import expect, gain
-from pdml.numerics.sums.fit import Noise, fit_measured, measured
+from pdml.numerics.sums.fit import Noise, fit_moments, normalise_totals
 
 STILL = Noise(label=1e-6, square=1e-6)
 
@@ -32,8 +32,8 @@ def told(x, y, noise, rng, classes):
     totals.
     """
     totals = with_noise(exact(x, y, classes), noise, rng)
-    told_by = measured(totals, noise, loss=SOFTMAX)
-    model = fit_measured(told_by, SOFTMAX)
+    told_by = normalise_totals(totals, noise, loss=SOFTMAX)
+    model = fit_moments(told_by, SOFTMAX)
     z = x @ model.weights.T
     right, sure = np.mean(z.argmax(axis=1) == y), np.mean(softmax(z, axis=1).max(axis=1))
     ahead = right - max(np.mean(y == k) for k in range(classes))
@@ -124,8 +124,8 @@ def test_whatever_totals_say_it_is_a_range(seed, classes, records, level, consta
     x, y = clusters(records, classes, apart=1.0, seed=seed, width=3)
     noise = Noise(label=level, square=2 * level)
     totals = with_noise(exact(x, y, classes), noise, np.random.default_rng(seed))
-    told_by = measured(totals, noise, loss=SOFTMAX, constant=constant)
-    model = fit_measured(told_by, SOFTMAX)
+    told_by = normalise_totals(totals, noise, loss=SOFTMAX, constant=constant)
+    model = fit_moments(told_by, SOFTMAX)
     model = model if believes else replace(model, linear=0 * model.linear)
     found, more = expect(told_by, model, SOFTMAX), gain(told_by, model, SOFTMAX)
     assert 0 <= found.accuracy.low <= found.accuracy.middle <= found.accuracy.high <= 1
@@ -141,8 +141,8 @@ def test_no_class_comes_first():
     turned = replace(totals, label_sum=totals.label_sum[order])
     noise, found = Noise(label=2.0, square=4.0), []
     for each in (totals, turned):
-        told_by = measured(each, noise, loss=SOFTMAX)
-        found.append(expect(told_by, fit_measured(told_by, SOFTMAX), SOFTMAX))
+        told_by = normalise_totals(each, noise, loss=SOFTMAX)
+        found.append(expect(told_by, fit_moments(told_by, SOFTMAX), SOFTMAX))
     assert found[0].accuracy.middle == pytest.approx(found[1].accuracy.middle, abs=0.03)
     assert found[0].confidence == pytest.approx(found[1].confidence, abs=0.03)
 
@@ -151,8 +151,8 @@ def test_where_no_label_said_anything_anything_is_possible():
     x, y = clusters(300, 3, apart=1.0)
     totals = exact(x, y, 3)
     totals = replace(totals, label_sum=np.zeros_like(totals.label_sum))
-    told_by = measured(totals, Noise(label=1.0, square=2.0), loss=SOFTMAX)
-    model = fit_measured(told_by, SOFTMAX)
+    told_by = normalise_totals(totals, Noise(label=1.0, square=2.0), loss=SOFTMAX)
+    model = fit_moments(told_by, SOFTMAX)
     found = expect(told_by, model, SOFTMAX)
     assert found.accuracy == Range(low=0.0, middle=0.5, high=1.0) and found.auc is None
     assert found.confidence == pytest.approx(1 / 3)

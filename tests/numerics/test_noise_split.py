@@ -7,7 +7,7 @@ from test_fit import exact, population
 
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
 from pdml.numerics.sums import noise_split
-from pdml.numerics.sums.fit import Noise, fit_measured, measured
+from pdml.numerics.sums.fit import Noise, fit_moments, normalise_totals
 
 MANY = 400
 NOISE = Noise(label=5.0, square=8.0)
@@ -17,8 +17,8 @@ def given_of(classes):
     loss = LOGISTIC if classes == 2 else SOFTMAX
     x, y = population(500, 3)
     y = y if classes == 2 else (y + np.arange(len(y))) % classes
-    given = measured(exact(x, y, classes), NOISE, loss=loss)
-    return given, fit_measured(given, loss), loss
+    given = normalise_totals(exact(x, y, classes), NOISE, loss=loss)
+    return given, fit_moments(given, loss), loss
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -33,9 +33,9 @@ def test_the_other_half_has_the_noise_that_it_is_said_to_have(classes, monkeypat
 
     def keeping(first, loss):
         seen.append(first)
-        return fit_measured(first, loss)
+        return fit_moments(first, loss)
 
-    monkeypatch.setattr(noise_split, "fit_measured", keeping)
+    monkeypatch.setattr(noise_split, "fit_moments", keeping)
     halves = list(noise_split.halves(given, model, loss, MANY))
     a = noise_split.PART
     cov = noise_split.noise_of_q(given, model.moments)
@@ -76,4 +76,4 @@ def test_a_split_is_as_long_as_it_is_on_average(classes):
 
 
 def test_fewer_records_are_less_sure():
-    assert noise_split.widened(0.01) > noise_split.widened(0.0) > 1
+    assert noise_split.deviation_factor(0.01) > noise_split.deviation_factor(0.0) > 1

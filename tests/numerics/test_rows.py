@@ -41,7 +41,7 @@ def test_clip_holds_the_bound_and_keeps_directions(x, bound):
 def test_a_matrix_of_ones_own_is_clipped_to_the_same_numbers_in_its_place(x, bound):
     expected, many = rows.clip(x, bound)
     own = x.copy()
-    found, count = rows.clip(own, bound, own=True)
+    found, count = rows.clip(own, bound, in_place=True)
     assert found is own and count == many
     np.testing.assert_array_equal(found, expected)
 
@@ -124,7 +124,7 @@ def test_take_does_not_copy():
 
 @given(st.integers(1, 200), st.integers(1, 20), st.integers(0, 1000))
 def test_deal_gives_everyone_a_fair_share(total, groups, seed):
-    order, cuts = rows.deal(total, groups, np.random.default_rng(seed))
+    order, cuts = rows.partition_records(total, groups, np.random.default_rng(seed))
     assert sorted(order) == list(range(total))
     sizes = np.diff(cuts)
     assert sizes.sum() == total and sizes.max() - sizes.min() <= 1

@@ -20,7 +20,7 @@ def told(scale, offset, mean, deviation, *, doubt=0.0):
     z = mean + deviation * AT
     y = 2 * expit(scale * z + offset) - 1
     share = WEIGHTS @ y
-    return scale_offset.Told(
+    return scale_offset.MarginMoments(
         mean=np.array([mean]),
         covariance=np.array([[deviation**2]]),
         noisy=deviation**2,
@@ -28,7 +28,7 @@ def told(scale, offset, mean, deviation, *, doubt=0.0):
         shared=(WEIGHTS @ (y * z) - share * mean) / 2,
         classes=np.array([share / 2]),
         blur=1e-6,
-        own=np.array([offset / scale]),
+        constant=np.array([offset / scale]),
         believed=np.array([share / 2]),
         offset=True,
     )
@@ -45,7 +45,7 @@ def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
     """Equal up to the ridge and 512 points, where they are not cut to a root mean square of 3."""
     scale, offset, mean, deviation = case
     assume(np.hypot(scale * mean + offset, scale * deviation) < 2.9)
-    found, constant = scale_offset.settled(told(*case), LOGISTIC)
+    found, constant = scale_offset.fit_scale_and_offset(told(*case), LOGISTIC)
     assert found == pytest.approx(scale, abs=0.02)
     assert constant[0] == pytest.approx(offset, abs=0.02)
 
@@ -54,9 +54,9 @@ def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
 @given(cases, st.floats(-2, 2))
 def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own):
     """Whatever constant the direction has."""
-    known = replace(told(*case, doubt=20.0), own=np.array([own]))
+    known = replace(told(*case, doubt=20.0), constant=np.array([own]))
     assume(abs(known.classes[0]) > 0.1)  # else they might be equal
-    found, constant = scale_offset.settled(known, LOGISTIC)
+    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
     wide = scale_offset._points(known, 0.25 - known.classes[0] ** 2)
     assert np.mean(expit(found * wide + constant) - 0.5) == pytest.approx(
         known.classes[0], abs=0.02
@@ -67,7 +67,7 @@ def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own
 @given(cases, st.floats(0, 10), st.floats(0.01, 20), st.floats(1e-3, 3))
 def test_margins_are_never_steeper_than_three(case, doubt, noisy, blur):
     known = replace(told(*case, doubt=doubt), noisy=noisy, blur=blur)
-    found, constant = scale_offset.settled(known, LOGISTIC)
+    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
     mean, deviation = case[2], case[3]
     assert found >= 0
     # by S without its noise, of which margins are a twelfth as wide at least
@@ -78,13 +78,16 @@ def test_margins_are_never_steeper_than_three(case, doubt, noisy, blur):
 @given(cases)
 def test_wider_margins_make_the_scale_smaller(case):
     known = told(*case, doubt=0.05)
-    found = [scale_offset.settled(replace(known, noisy=v), LOGISTIC)[0] for v in (0.3, 1.0, 3.0)]
+    found = [
+        scale_offset.fit_scale_and_offset(replace(known, noisy=v), LOGISTIC)[0]
+        for v in (0.3, 1.0, 3.0)
+    ]
     assert found[0] >= found[1] >= found[2]
 
 
 def test_labels_that_say_nothing_give_the_share_of_classes_alone():
     known = replace(told(1.0, 1.0, 0.0, 1.0, doubt=100.0), shared=0.0)
-    found, constant = scale_offset.settled(known, LOGISTIC)
+    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
     assert found == pytest.approx(0.0, abs=1e-4)
     share = 2 * known.classes[0]
     assert constant[0] == pytest.approx(np.log((1 + share) / (1 - share)), rel=0.02)
@@ -93,14 +96,14 @@ def test_labels_that_say_nothing_give_the_share_of_classes_alone():
 def test_blurred_shares_are_taken_for_equal_ones():
     """Then the constant is the direction's own."""
     known = replace(told(1.0, 0.3, 0.0, 1.0, doubt=100.0), blur=1.0)
-    found, constant = scale_offset.settled(known, LOGISTIC)
+    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
     assert constant[0] == pytest.approx(0.3 * found, rel=0.05)
 
 
 def test_shares_of_three_classes_without_any_signal():
     shares = np.array([0.6, 0.3, 0.1])
     nothing = np.zeros(3)
-    known = scale_offset.Told(
+    known = scale_offset.MarginMoments(
         mean=nothing,
         covariance=np.eye(3),
         noisy=3.0,
@@ -108,9 +111,9 @@ def test_shares_of_three_classes_without_any_signal():
         shared=0.0,
         classes=shares - 1 / 3,
         blur=1e-6,
-        own=nothing,
+        constant=nothing,
         believed=nothing,
         offset=True,
     )
-    _, constants = scale_offset.settled(known, SOFTMAX)
+    _, constants = scale_offset.fit_scale_and_offset(known, SOFTMAX)
     np.testing.assert_allclose(np.exp(constants) / np.exp(constants).sum(), shares, atol=0.01)

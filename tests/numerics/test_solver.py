@@ -189,7 +189,7 @@ def test_many_servers_fail_as_loudly():
         runs=1,
         threads=1,
         use_numba=[True, True],
-        each=lambda function, which=range(2): [function(i) for i in which],
+        map_servers=lambda function, which=range(2): [function(i) for i in which],
     )
     targets = np.ones((2, 1, 1, 5))
     _, reached = many.solve(targets, np.full(2, 1e-8))
@@ -304,7 +304,7 @@ def test_a_loss_without_compiled_loops_trains_without_them(storage, name):
         runs=1,
         threads=1,
         use_numba=[True, True],
-        each=lambda call, servers=range(2): [call(i) for i in servers],
+        map_servers=lambda call, servers=range(2): [call(i) for i in servers],
     )
     rng = np.random.default_rng(1)
     for t in range(20):

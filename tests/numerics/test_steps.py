@@ -26,7 +26,7 @@ def test_primal_step_is_the_argmin_of_the_augmented_lagrangian(seed, neighbours,
     solution.
     """
     x, sent, dual, linear, heard = setting(seed, neighbours=neighbours)
-    total = steps.sum_heard(heard, sent)
+    total = steps.sum_messages(heard, sent)
     target = steps.primal_target(linear, dual, sent, total, degree=neighbours, penalty=penalty)
     w, _ = PrimalSolver(x, LOGISTIC, weight + 2 * penalty * neighbours).solve(target[None], 1e-11)
     w = w[0]
@@ -52,7 +52,7 @@ def test_long_messages_cannot_be_told_from_the_rounding_of_the_target(seed, pena
 def test_dual_step(seed, penalty):
     """gammai_update."""
     _, sent, dual, _, heard = setting(seed)
-    total = steps.sum_heard(heard, sent)
+    total = steps.sum_messages(heard, sent)
     expected = dual + penalty * sum(sent - message for message in heard)
     np.testing.assert_allclose(
         steps.dual_step(dual, sent, total, degree=3, penalty=penalty),

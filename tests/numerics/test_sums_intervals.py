@@ -11,7 +11,7 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
 from pdml.numerics.sums import statistics
-from pdml.numerics.sums.fit import Noise, fit_measured, fit_sums, measured, moments_of
+from pdml.numerics.sums.fit import Noise, fit_moments, fit_sums, moments_of, normalise_totals
 from pdml.numerics.sums.posterior import Moments, gain, posterior
 from pdml.numerics.sums.sums_intervals import deviations
 
@@ -20,8 +20,8 @@ EPSILON, RECORDS, SIGNAL, WIDTH = 1.0, 1200, 3, 9
 
 def told(totals, noise, loss=LOGISTIC):
     """`deviations` of the model that totals give."""
-    given = measured(totals, noise, loss=loss)
-    return deviations(given, fit_measured(given, loss), loss)
+    given = normalise_totals(totals, noise, loss=loss)
+    return deviations(given, fit_moments(given, loss), loss)
 
 
 def population(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,8 +75,8 @@ def test_without_noise_in_the_squares_intervals_hold_what_noise_was_added_to():
     for seed in range(25):
         x, chance = population(seed)
         totals = exchanged(x, chance, noise, np.random.default_rng(seed))
-        given = measured(totals, noise, loss=LOGISTIC)
-        model = fit_measured(given, LOGISTIC)
+        given = normalise_totals(totals, noise, loss=LOGISTIC)
+        model = fit_moments(given, LOGISTIC)
         maps = gain(moments_of(given, model.moments, LOGISTIC))[0]
         maps += model.share * np.diag([1.0] * (WIDTH - 1) + [0.0])
         quiet = LOGISTIC.label_weight * (2 * chance - 1) @ x / RECORDS

@@ -9,8 +9,8 @@ from test_training_page import PAGE, Tree, cards, inert
 from pdml.model.evaluation import Bin, Evaluation
 from pdml.model.intervals import Intervals
 from pdml.model.model import Model
-from pdml.model.private_evaluation import CountedEvaluation, charged
-from pdml.pages.charts.coefficients import SHOWN, coefficient_figure
+from pdml.model.private_evaluation import CountedEvaluation, privacy_charge
+from pdml.pages.charts.coefficients import MOST_COEFFICIENTS, coefficient_figure
 from pdml.pages.evaluation_page import KEEP, evaluation_page
 from pdml.pages.evaluation_text import Assessment
 from pdml.pages.training_page import render
@@ -103,7 +103,7 @@ def test_an_evaluation_has_a_page_of_its_own():
         f"Keep this page inside.</strong> {KEEP}" in exact
         and "assume that everybody can learn everything" in exact
     )
-    lines = charged(MODEL, NOISY, same_people=False)
+    lines = privacy_charge(MODEL, NOISY, same_people=False)
     noisy = render(evaluation_page(MODEL, NOISY, source="others.csv", privacy=lines))
     inert(noisy)
     assert KEEP not in noisy and "Source of the noise: secure." in noisy
@@ -121,10 +121,10 @@ def test_coefficients_are_drawn_largest_first_and_hollow_where_they_may_be_noise
     found = intervals(1, 30)
     figure = coefficient_figure(found, [f"f{k}" for k in range(30)], ("no", "yes"))
     names = [m.words for m in figure.marks if m.tag == "text" and m.words.startswith("f")]
-    assert len(names) == SHOWN and names[:2] == ["f0", "f29"]
+    assert len(names) == MOST_COEFFICIENTS and names[:2] == ["f0", "f29"]
     dots = [dict(m.attributes)["class"] for m in figure.marks if m.tag == "circle"]
     told = int(found.more_than_noise.sum())
-    assert dots.count("dot") == min(told, SHOWN) and dots[0] == "dot"
+    assert dots.count("dot") == min(told, MOST_COEFFICIENTS) and dots[0] == "dot"
     assert f"Of all 30 intervals {told} do not hold zero" in figure.caption
     assert "Above zero speaks for yes" in figure.caption
     inert(render(replace(PAGE, coefficients=figure)))

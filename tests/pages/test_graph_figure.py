@@ -9,7 +9,7 @@ import pytest
 
 from pdml.numerics.admm.graph import build
 from pdml.pages.charts import network_layout
-from pdml.pages.charts.network import DRAWN_LINKS, NAMED_SERVERS, circle, graph_figure
+from pdml.pages.charts.network import MOST_LINKS, NAMED_SERVERS, circle, graph_figure
 
 
 def drawn(n, edges, accuracies=None, names=None, places=None):
@@ -56,7 +56,7 @@ def test_of_many_links_some_are_drawn_and_that_is_said():
     edges = build("complete", 100).edges
     figure = drawn(100, edges)
     path = next(dict(each.attributes)["d"] for each in figure.marks if each.tag == "path")
-    assert path.count("M") == DRAWN_LINKS < len(edges)
+    assert path.count("M") == MOST_LINKS < len(edges)
     assert "100 servers, 4,950 links. Of the links, 4,000 are drawn." in figure.words
     assert figure.caption.endswith(". Caption.")
 

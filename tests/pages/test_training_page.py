@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.accounting import Line
+from pdml.accounting import LedgerRow
 from pdml.errors import InvalidInput
 from pdml.formatting import markup, numbers
 from pdml.numerics.sums.expected_accuracy import Expectation, Range
@@ -21,12 +21,12 @@ from pdml.pages.training_page import Page, ServerRow, render, write
 
 T = 30
 LINES = (
-    Line("label", "own server", 1.0, 0.0, "randomised on the device", 0.7310586),
-    Line("label", "other servers", 0.32475738, 1e-6, "both phases", 0.6012),
-    Line("label", "own and others together", 1.0, 0.0, "back to the device", 0.7310586),
-    Line("features", "own server", inf, 0.0, "it receives them", 1.0),
-    Line("features", "other servers", 16.714, 1e-6, "iterate noise", 0.99999998),
-    Line("features", "own and others together", inf, 0.0, "none", 1.0),
+    LedgerRow("label", "own server", 1.0, 0.0, "randomised on the device", 0.7310586),
+    LedgerRow("label", "other servers", 0.32475738, 1e-6, "both phases", 0.6012),
+    LedgerRow("label", "own and others together", 1.0, 0.0, "back to the device", 0.7310586),
+    LedgerRow("features", "own server", inf, 0.0, "it receives them", 1.0),
+    LedgerRow("features", "other servers", 16.714, 1e-6, "iterate noise", 0.99999998),
+    LedgerRow("features", "own and others together", inf, 0.0, "none", 1.0),
 )
 
 
@@ -54,7 +54,7 @@ PAGE = Page(
     source="simulated",
     settings={"rounds": "30"},
     notes=("ranges were taken from the records",),
-    made="2026-07-01",
+    creation_note="2026-07-01",
 )
 
 VOID = {"meta", "link", "br"}
@@ -243,9 +243,9 @@ def in_words(evil: str, number: float) -> Page:
         source=f"s{evil}",
         settings={f"k{evil}": f"v{evil}"},
         notes=(f"n{evil}", evil),
-        made=f"m{evil}",
+        creation_note=f"m{evil}",
         servers=tuple(ServerRow(f"{i}{evil}", 1, 1, number) for i in range(3)),
-        lines=(Line(f"d{evil}", f"b{evil}", 1.0, 0.1, f"r{evil}", 0.8),),
+        lines=(LedgerRow(f"d{evil}", f"b{evil}", 1.0, 0.1, f"r{evil}", 0.8),),
     )
 
 
@@ -412,7 +412,7 @@ def test_numbers_as_people_write_them(write_number, value, shown):
 def test_what_coalitions_learn_is_shown_for_one_for_half_and_drawn_for_all():
     sizes = range(1, 10)
     features = tuple(
-        Line("features", "other servers", k / 2, 1e-6, "sums", 0.6, colluding=k) for k in sizes
+        LedgerRow("features", "other servers", k / 2, 1e-6, "sums", 0.6, colluding=k) for k in sizes
     )
     shown = render(replace(PAGE, history=None, edges=(), coalitions=features))
     assert re.findall("any [0-9][^<]*", shown) == [
@@ -428,7 +428,7 @@ def test_what_coalitions_learn_is_shown_for_one_for_half_and_drawn_for_all():
 def test_coalitions_of_randomised_answers_stand_in_the_table_and_are_not_drawn():
     kinds = ("label", "features", "answer: Marital Status", "label and randomised answers")
     lines = tuple(
-        Line(data, "other servers", k / 2, 1e-6, "sums", 0.6, colluding=k)
+        LedgerRow(data, "other servers", k / 2, 1e-6, "sums", 0.6, colluding=k)
         for data in kinds
         for k in (1, 2)
     )

@@ -9,7 +9,7 @@ from pdml.accounting import Budget
 from pdml.accounting.profiles import gaussian_mu
 from pdml.planning.search import noise_table, sums_search
 from pdml.planning.search.calibration import excess
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 EVERY = [
@@ -18,7 +18,7 @@ EVERY = [
     for features in noise_table.FEATURES
     for share in noise_table.SHARES
 ]
-PLACE = Place(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=8)
+PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=8)
 
 
 def over(label: float, features: float, share: float, times: float = 1.0) -> float:
@@ -29,7 +29,7 @@ def over(label: float, features: float, share: float, times: float = 1.0) -> flo
     event = TrainingPlan(method="sums").events(place)[0]
     record, square = (s - event.fixed_shift for s in (event.record_shift, event.square_shift))
     fixed = noise_table.FIXED * record / (1 - noise_table.FIXED)
-    known = noise_table.needed(budget, place, share)
+    known = noise_table.lookup_noise(budget, place, share)
     assert known is not None
     mu = gaussian_mu(features, noise_table.DELTA)
     loud = replace(
@@ -58,8 +58,8 @@ def test_the_ledger_agrees_with_every_entry(label: float, features: float, share
 
 
 def test_a_plan_with_it_is_near_the_one_that_is_looked_for() -> None:
-    usual = sums_search.calibrated(Budget(features_epsilon=1.0), PLACE, 0.35)
-    looked_for = sums_search.calibrated(Budget(features_epsilon=1.0001), PLACE, 0.35)
+    usual = sums_search.calibrate(Budget(features_epsilon=1.0), PLACE, 0.35)
+    looked_for = sums_search.calibrate(Budget(features_epsilon=1.0001), PLACE, 0.35)
     assert usual.label_noise == pytest.approx(looked_for.label_noise, rel=0.01)
     assert usual.square_noise == pytest.approx(looked_for.square_noise, rel=0.001)
 
@@ -76,4 +76,4 @@ def test_a_plan_with_it_is_near_the_one_that_is_looked_for() -> None:
 )
 def test_what_is_not_in_it_is_not_guessed(budget: dict, change: dict) -> None:
     asked = Budget(**({"features_epsilon": 1.0} | budget))
-    assert noise_table.needed(asked, replace(PLACE, **change), 0.35) is None
+    assert noise_table.lookup_noise(asked, replace(PLACE, **change), 0.35) is None

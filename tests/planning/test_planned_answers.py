@@ -24,9 +24,9 @@ from pdml.planning.forecast import utility
 from pdml.planning.forecast.attribute_noise import (
     Answer,
     blocks_of,
-    reported,
+    encode_levels,
+    randomise_rows,
     reported_moment,
-    shown,
 )
 from pdml.planning.forecast.synthetic import Population, populations
 from pdml.planning.search import sums_search
@@ -47,7 +47,7 @@ def answers_at(epsilon: float, *, smallest: float | None = None, levels=(4, 3), 
     menu = [round(1e6 * min(e, HUGE)) for e in (smallest or epsilon, epsilon)]
     asked = [(f"q{k}", 1 - 1 / many, menu, many) for k, many in enumerate(levels)]
     mass = start + sum(1 - 1 / many for many in levels)
-    found = coded_rows.laid_out(start, mass, asked)
+    found = coded_rows.layout_blocks(start, mass, asked)
     return tuple(Answer(block=block, epsilon=epsilon) for block in found)
 
 
@@ -63,13 +63,15 @@ def test_the_moment_of_reports_is_that_over_the_coins_own_probabilities(epsilon,
     (answer,) = answers_at(epsilon, levels=(levels,), start=1)
     at, many = np.array(true) % levels, len(true)
     clear = np.column_stack([np.linspace(-0.3, 0.4, many), np.full(many, 0.2)])
-    x = np.hstack([clear[:, :1], shown(at, answer.block), clear[:, 1:]])
+    x = np.hstack([clear[:, :1], encode_levels(at, answer.block), clear[:, 1:]])
     lost = LabelFlip(epsilon, levels).flip_probability
     expected = np.zeros((x.shape[1],) * 2)
     for level in range(levels):
         chance = np.where(at == level, 1 - lost, lost / (levels - 1))
         said = x.copy()
-        said[:, answer.block.columns] = shown(np.full(many, level), answer.block, answer.weight)
+        said[:, answer.block.columns] = encode_levels(
+            np.full(many, level), answer.block, answer.weight
+        )
         expected += (said * chance[:, None]).T @ said / many
     found = reported_moment(x.T @ x / many, x.mean(axis=0), [answer])
     np.testing.assert_allclose(found, expected, atol=1e-6 * max(1.0, answer.weight))
@@ -88,9 +90,11 @@ def test_reports_are_true_answers_on_average_and_their_coins_independent(mistake
         answers = (wrong, answers[1])
     many = 40_000
     true = [np.zeros(many, dtype=int), np.zeros(many, dtype=int)]
-    codes = [shown(level, answer.block) for level, answer in zip(true, answers, strict=True)]
+    codes = [
+        encode_levels(level, answer.block) for level, answer in zip(true, answers, strict=True)
+    ]
     x = np.hstack([np.zeros((many, 1)), *codes, np.full((many, 1), 0.2)])
-    said = reported(x, answers, Simulated(4).stream(SUMS))
+    said = randomise_rows(x, answers, Simulated(4).stream(SUMS))
     if mistake == "shared coin":
         said[:, answers[1].block.columns] = said[:, answers[0].block.columns]
     first, second = (answer.block.columns for answer in answers)
@@ -120,13 +124,13 @@ def test_an_answer_is_as_loud_as_its_coin():
 def judged(sizes: Sizes, how: str):
     made = populations(sizes)[:12]  # every kind of signal, with every clearness
     if how == "rounds":
-        search = Search(sizes, GRAPH, made, settled={"rounds": 4, "penalty": 0.3})
+        search = Search(sizes, GRAPH, made, fixed_settings={"rounds": 4, "penalty": 0.3})
         choice = search._best([(0.05, 0.0)])
-        return np.array(search.judged(choice, 1))
+        return np.array(search.score(choice, 1))
     if how == "alone":
-        return np.array([utility.alone_judged(each, sizes, LOGISTIC, 1) for each in made])
+        return np.array([utility.score_alone(each, sizes, LOGISTIC, 1) for each in made])
     plan = TrainingPlan(method="sums", label_noise=1.5, square_noise=2.0)
-    return sums_search.judged(plan, sizes, made, 1)
+    return sums_search.score(plan, sizes, made, 1)
 
 
 @pytest.mark.parametrize("how", ["sums", "rounds", "alone"])
@@ -158,13 +162,13 @@ def test_coins_move_totals_as_those_of_so_many_people_do(monkeypatch, heard, eps
     sizes = replace(sizes_at(0.7), epsilon=epsilon, records=(heard // 5,) * 5)
     population = populations(sizes)[0]
     seen = []
-    real = utility.fit_measured
+    real = utility.fit_moments
     monkeypatch.setattr(
-        utility, "fit_measured", lambda given, loss: seen.append(given) or real(given, loss)
+        utility, "fit_moments", lambda given, loss: seen.append(given) or real(given, loss)
     )
-    monkeypatch.setattr(Population, "judged", lambda self, weights: (0.0, 0.0))
+    monkeypatch.setattr(Population, "score", lambda self, weights: (0.0, 0.0))
     silent = Noise(label=0.0, square=0.0, coded=0.5)
-    utility.sums_judged(population, sizes, silent, LOGISTIC, 400)
+    utility.score_sums(population, sizes, silent, LOGISTIC, 400)
     off = np.array([(one.q - population.label_moment) ** 2 for one in seen]).sum(axis=(1, 2))
     assert abs(off.mean() - variance_of_q(population, sizes)) < 5 * off.std() / 20
     answer, first = sizes.answers[0], population.x[:, 0]
@@ -184,10 +188,10 @@ def test_one_round_without_noise_is_off_by_as_much_as_its_q(monkeypatch):
     hardly flip, so that coins can be seen."""
     sizes = replace(sizes_at(0.7), epsilon=4.0)
     population = populations(sizes)[0]
-    search = Search(sizes, GRAPH, (population,), settled={"rounds": 1, "penalty": 0.3})
+    search = Search(sizes, GRAPH, (population,), fixed_settings={"rounds": 1, "penalty": 0.3})
     choice, seen = search._best([(0.0, 0.0)]), []
-    monkeypatch.setattr(Population, "judged", lambda self, w: seen.append(w[0]) or (0.0, 0.0))
-    search.judged(choice, 400)
+    monkeypatch.setattr(Population, "score", lambda self, w: seen.append(w[0]) or (0.0, 0.0))
+    search.score(choice, 400)
     values, vectors = population.spectrum
     left, share = search._between(values)
     nodes = search.reached.gain[choice.shape, 0]
@@ -200,9 +204,11 @@ def test_one_round_without_noise_is_off_by_as_much_as_its_q(monkeypatch):
 
 def test_a_server_alone_has_reports_as_well(monkeypatch):
     """Of its own people, each time anew."""
-    sizes, seen, real = sizes_at(0.7), [], utility.reported
-    monkeypatch.setattr(utility, "reported", lambda *asked: seen.append(real(*asked)) or seen[-1])
-    utility.alone_judged(populations(sizes)[0], sizes, LOGISTIC, 3)
+    sizes, seen, real = sizes_at(0.7), [], utility.randomise_rows
+    monkeypatch.setattr(
+        utility, "randomise_rows", lambda *asked: seen.append(real(*asked)) or seen[-1]
+    )
+    utility.score_alone(populations(sizes)[0], sizes, LOGISTIC, 3)
     assert [len(each) for each in seen] == [400] * 3 and (seen[0] != seen[1]).any()
 
 
@@ -218,7 +224,9 @@ def test_people_and_their_unprotected_model_are_the_same_whatever_the_coins():
     clear, coins = (populations(sizes_at(epsilon)) for epsilon in (inf, 0.3))
     for one, other in zip(clear, coins, strict=True):
         assert (one.y == other.y).all()
-        assert one.compared(one._wanted) == pytest.approx(other.compared(one._wanted), abs=0.005)
+        assert one.score_classes(one._wanted) == pytest.approx(
+            other.score_classes(one._wanted), abs=0.005
+        )
         for blocks in (blocks_of(one.answers), blocks_of(other.answers)):
             assert scaling.room(blocks) == pytest.approx(scaling.room(blocks_of(one.answers)))
         assert rows.norms(other.x).max() <= 1 + 1e-12
@@ -231,14 +239,16 @@ def made_people(many: int, rng: np.random.Generator, answers: tuple[Answer, ...]
     score = 1.5 * (levels[0] == 1) - 1.2 * (levels[0] == 2) + 0.5 * (x[:, 0] + levels[1] - 1)
     y = (rng.random(many) < 1 / (1 + np.exp(-2 * score))).astype(np.int64)
     clear, _ = rows.clip(rows.append_bias(x), scaling.room(blocks_of(answers)))
-    codes = [shown(level, answer.block) for level, answer in zip(levels, answers, strict=True)]
+    codes = [
+        encode_levels(level, answer.block) for level, answer in zip(levels, answers, strict=True)
+    ]
     return np.hstack([clear[:, :-1], *codes, clear[:, -1:]]), y
 
 
 def sent_by(people, x, y, sizes, source):
     """Their reports: rows with codes of randomised answers, and codes of labels with ε = 1."""
     said = flip_labels(y[people], np.ones(len(people)), 2, source.stream(LABELS))
-    sent = reported(x[people], sizes.answers, source.stream(SUMS, 9))
+    sent = randomise_rows(x[people], sizes.answers, source.stream(SUMS, 9))
     return sent, labels.codes(said, 1.0, 2)
 
 
@@ -250,7 +260,7 @@ def honest(seed: int, times: int):
     plan = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
     x, y = made_people(18_000, np.random.default_rng(seed), sizes.answers)
     like = (x[14_000:], y[14_000:])
-    told = sums_search.judged(plan, sizes, populations(sizes, like), 12)[..., 1].mean()
+    told = sums_search.score(plan, sizes, populations(sizes, like), 12)[..., 1].mean()
     right = []
     for turn in range(times):
         source, own = Simulated(turn), np.random.default_rng([seed, turn]).permutation(14_000)
@@ -260,16 +270,16 @@ def honest(seed: int, times: int):
         for i, part in enumerate(np.split(np.arange(10_000), 5)):
             server = Server(sizes.place(GRAPH, i), sent[part], codes[part])
             released.append(
-                sums_release.released(sums_release.exact(server, plan), server, plan, source)
+                sums_release.release_sums(sums_release.exact(server, plan), server, plan, source)
             )
         total = sums_release.totals(sum(released), 1, sizes.width)
         model = fit_sums(total, plan.noise_of_total(server.place), loss=LOGISTIC)
         whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2)
-        right.append(whole.judged(model.weights)[1])
+        right.append(whole.score(model.weights)[1])
     silent = replace(sizes, answers=tuple(replace(one, epsilon=inf) for one in sizes.answers))
     noise = replace(plan.noise_of_total(sizes.apart(0)), coded=0.0)
     (clear,) = populations(silent, like)
-    hoped = np.array(utility.sums_judged(clear, silent, noise, LOGISTIC, 12))[:, 1].mean()
+    hoped = np.array(utility.score_sums(clear, silent, noise, LOGISTIC, 12))[:, 1].mean()
     return told, np.array(right), hoped
 
 
@@ -294,7 +304,7 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
         x, y = made_people(18_000, np.random.default_rng(seed), sizes.answers)
         search = Search(sizes, GRAPH, populations(sizes, (x[14_000:], y[14_000:])), most_rounds=20)
         choice = search.best(budget)
-        told.append(np.array(search.judged(choice, 12))[..., 1].mean())
+        told.append(np.array(search.score(choice, 12))[..., 1].mean())
         for turn in range(2):
             source, own = Simulated(turn), np.random.default_rng([seed, turn]).permutation(14_000)
             sent, codes = sent_by(own[:10_000], x, y, sizes, source)

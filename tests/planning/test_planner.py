@@ -21,8 +21,8 @@ from pdml.numerics.coded_rows import Block
 from pdml.planning.explain.reasons import verdict
 from pdml.planning.forecast.attribute_noise import Answer
 from pdml.planning.forecast.synthetic import populations
-from pdml.planning.forecast.utility_runs import Rehearsals
-from pdml.planning.search.candidates import LITTLE, Within, compare
+from pdml.planning.forecast.utility_runs import UtilityRuns
+from pdml.planning.search.candidates import LITTLE, SearchSpace, compare
 from pdml.planning.search.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.planning.search.rounds_search import Search
 from pdml.planning.search.sums_search import SHARES
@@ -142,10 +142,10 @@ def test_rounds_that_could_be_little_better_are_not_looked_for(
     """Sums are set behind what rounds could be right on: rehearsals are drawn, and how close two
     of them come depends on the machine.
     """
-    budget, within = Budget(features_epsilon=0.5), Within(graph=GRAPH)
-    _, most, _ = Rehearsals(SIZES.rounded()).rounds(budget, within.rounds, 1.0)
+    budget, within = Budget(features_epsilon=0.5), SearchSpace(graph=GRAPH)
+    _, most, _ = UtilityRuns(SIZES.rounded()).rounds(budget, within.rounds, 1.0)
     assert most is not None
-    monkeypatch.setattr(Rehearsals, "sums", lambda *_: np.full((2, 1, 2), most - gain))
+    monkeypatch.setattr(UtilityRuns, "sums", lambda *_: np.full((2, 1, 2), most - gain))
     found = propose(budget, SIZES, GRAPH)
     assert found.most == most and ("rounds" in found.candidates) == rounds
     assert ("by rounds, too little more for so many exchanges" in found.reasons[0]) == little
@@ -157,13 +157,13 @@ def shares_tried(monkeypatch: pytest.MonkeyPatch, *means: float) -> list[float]:
     """
     tried: list[float] = []
 
-    def sums(_: Rehearsals, __: Budget, ___: str, share: float) -> Any:
+    def sums(_: UtilityRuns, __: Budget, ___: str, share: float) -> Any:
         tried.append(share)
         return np.full((2, 1, 2), means[len(tried) - 1])
 
-    monkeypatch.setattr(Rehearsals, "sums", sums)
-    worth = Rehearsals(replace(SIZES, width=8))
-    found = compare(worth, Budget(features_epsilon=1.0), Within(graph=GRAPH, method="sums"))
+    monkeypatch.setattr(UtilityRuns, "sums", sums)
+    worth = UtilityRuns(replace(SIZES, width=8))
+    found = compare(worth, Budget(features_epsilon=1.0), SearchSpace(graph=GRAPH, method="sums"))
     assert found.share == tried[int(np.argmax(means))]
     return tried
 
@@ -181,17 +181,17 @@ def test_rounds_are_looked_for_where_joining_might_pay_by_them(
 ) -> None:
     asked: list[float] = []
 
-    def rounds(_: Rehearsals, __: Budget, ___: Any, beaten: float) -> Any:
+    def rounds(_: UtilityRuns, __: Budget, ___: Any, beaten: float) -> Any:
         asked.append(beaten)
         return None, 0.7, None
 
-    monkeypatch.setattr(Rehearsals, "rounds", rounds)
+    monkeypatch.setattr(UtilityRuns, "rounds", rounds)
     for sums, alone in ((0.7, 0.6), (0.7, 0.702), (0.7, 0.8)):
         flat = {"sums": np.full((2, 1, 2), sums), "alone": np.full((2, 1, 2), alone)}
         apart = {"alone": flat["alone"], "majority": np.zeros((2, 1, 2))}
-        monkeypatch.setattr(Rehearsals, "sums", lambda *_, flat=flat: flat["sums"])
-        monkeypatch.setattr(Rehearsals, "apart", lambda *_, apart=apart: apart)
-        compare(Rehearsals(SIZES), Budget(features_epsilon=1.0), Within(graph=GRAPH))
+        monkeypatch.setattr(UtilityRuns, "sums", lambda *_, flat=flat: flat["sums"])
+        monkeypatch.setattr(UtilityRuns, "baselines", lambda *_, apart=apart: apart)
+        compare(UtilityRuns(SIZES), Budget(features_epsilon=1.0), SearchSpace(graph=GRAPH))
     assert asked == pytest.approx([0.7 + LITTLE, 0.702, 0.7 + LITTLE])
 
 

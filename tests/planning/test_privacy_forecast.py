@@ -6,18 +6,18 @@ import pytest
 
 from pdml.accounting import Budget, Ledger
 from pdml.errors import InvalidInput
-from pdml.planning.explain.privacy_forecast import Prospect
-from pdml.planning.server_spec import Place
+from pdml.planning.explain.privacy_forecast import PrivacyForecast
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 PLAN = TrainingPlan(rounds=30)
-PLACE = Place(server=0, n_servers=8, degree=2, records=900, epsilons=(0.5, 2.0), width=7)
+PLACE = ServerSpec(server=0, n_servers=8, degree=2, records=900, epsilons=(0.5, 2.0), width=7)
 
 
-def planned(**changes: object) -> Prospect:
+def planned(**changes: object) -> PrivacyForecast:
     told = {"records": 900, "servers": 8, "degree": 2, "features": 7, "plan": PLAN}
     told |= {"epsilon": 2.0, "smallest_epsilon": 0.5}
-    return Prospect(**{**told, **changes})  # type: ignore[arg-type]
+    return PrivacyForecast(**{**told, **changes})  # type: ignore[arg-type]
 
 
 def test_the_ledger_is_that_of_the_events() -> None:

@@ -68,7 +68,7 @@ def test_predicted_means_and_variances_are_those_of_the_real_engine_on_a_quadrat
         tolerance=1e-8,
     )
     servers = quadratic_servers(spectrum, graph, answer)
-    found = rounds_model.reached(
+    found = rounds_model.forecast_rounds(
         [replace(plan, penalty=1.0), plan],
         np.ones((2, 5)),
         graph,

@@ -65,7 +65,7 @@ def test_the_rule_is_near_the_best_decay_of_the_search() -> None:
     rounds: 1 in the median, 3% where β >= 0.1. Weakly joined servers forget fast at first and
     slowly later, which no single C describes: that is why the planner searches."""
     found = search()
-    noise = found.seen.noise.mean(axis=1)
+    noise = found.margin_terms.noise.mean(axis=1)
     each = found.reached.iterates @ noise
     excess = each[..., 0] / each.min(axis=-1)
     joined = np.array([plan.penalty >= 0.1 for plan in found.plans])
@@ -100,7 +100,7 @@ def test_the_forecast_is_honest(name: str, made: dict) -> None:
     found = search(sizes, (x[3000:], y[3000:]), most_rounds=40)
     budget = Budget(features_epsilon=2, labels_epsilon=1)
     choice = found.best(budget)
-    told = float(np.mean(np.array(found.judged(choice, 12))[..., 0]))
+    told = float(np.mean(np.array(found.score(choice, 12))[..., 0]))
     plan, _ = found.plan(choice, budget)
     measured = []
     for seed in range(8):
@@ -126,10 +126,10 @@ def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
     """ρ^-T is too large to be drawn from some T on: the grid keeps away from it."""
     budget, sizes = Budget(features_epsilon=1), replace(SIZES, width=4)
     public = populations(sizes)
-    long = Search(sizes, GRAPH, public, settled={"rounds": 5000, "penalty": 0.1})
+    long = Search(sizes, GRAPH, public, fixed_settings={"rounds": 5000, "penalty": 0.1})
     plan, _ = long.plan(long.best(budget), budget)
     assert plan.rounds == 5000 and plan.penalty == 0.1 and np.isfinite(plan.noise_scale).all()
-    fading = Search(sizes, GRAPH, public, settled={"rounds": 5000, "noise_decay": 0.5})
+    fading = Search(sizes, GRAPH, public, fixed_settings={"rounds": 5000, "noise_decay": 0.5})
     with pytest.raises(BudgetExceeded, match="begin beyond what can be drawn"):
         fading.plan(fading.best(budget), budget)
 

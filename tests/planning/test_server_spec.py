@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pdml.errors import InvalidInput
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.coded_rows import Block
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
-PLACE = Place(server=1, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
+PLACE = ServerSpec(server=1, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
 PLAN = TrainingPlan(rounds=3, noise_scale=0.5)
 
 epsilons = st.lists(st.floats(0.05, 20) | st.just(inf), min_size=1, max_size=6)
@@ -30,7 +30,7 @@ def test_the_smallest_epsilon_fixes_the_sensitivity_and_the_largest_the_flip(use
 def test_a_graph_knows_the_number_of_servers_and_the_links():
     star = Graph(4, ((0, 1), (0, 2), (0, 3)))
     rows = RowSpec(width=2)
-    found = [Place.of(star, i, rows, records=5, epsilons=(1.0,)) for i in range(4)]
+    found = [ServerSpec.of(star, i, rows, records=5, epsilons=(1.0,)) for i in range(4)]
     assert [(p.server, p.n_servers, p.degree) for p in found] == [
         (0, 4, 3),
         (1, 4, 1),
@@ -74,7 +74,7 @@ def test_a_place_keeps_every_field_of_its_rows():
         menu=(0.5, 1.0, 2.0),
         encoding="a digest",
     )
-    place = Place.of(Graph.complete(3), 1, rows, records=5, epsilons=(0.5, 2.0))
+    place = ServerSpec.of(Graph.complete(3), 1, rows, records=5, epsilons=(0.5, 2.0))
     for field in fields(RowSpec):
         assert getattr(rows, field.name) != field.default  # or a lost one would not show
         assert getattr(place, field.name) == getattr(rows, field.name)

@@ -37,10 +37,10 @@ def test_people_count_by_what_their_reports_tell(chosen: list[float]) -> None:
     kappa = labels.kappa(np.array(chosen))
     assert found.epsilon == max(chosen)
     if len(set(chosen)) == 1:
-        assert found.reports == 0 and found.chosen == (chosen[0],)
+        assert found.reports == 0 and found.epsilon_range == (chosen[0],)
     else:
-        assert found.heard == pytest.approx(np.sum((kappa.min() / kappa) ** 2))
-        assert found.chosen == (min(chosen), max(chosen))
+        assert found.effective_reports == pytest.approx(np.sum((kappa.min() / kappa) ** 2))
+        assert found.epsilon_range == (min(chosen), max(chosen))
 
 
 @given(
@@ -58,9 +58,9 @@ def test_flips_of_many_epsilons_are_not_counted_too_low(chosen: list[float], cla
         exact = LOGISTIC.label_weight**2 * np.sum((kappa**2 - 1) / kappa**4)
         exact /= np.sum(kappa**-2.0) ** 2
         assert flip_variance(found, loss) >= exact * (1 - 1e-9)
-    everybody = Sizes.of([places[0]], np.full(len(chosen), found.alike))
+    everybody = Sizes.of([places[0]], np.full(len(chosen), found.equivalent_epsilon))
     assert flip_variance(found, loss) == pytest.approx(flip_variance(everybody, loss), rel=1e-6)
-    assert min(chosen) * (1 - 1e-9) <= found.alike <= max(chosen)
+    assert min(chosen) * (1 - 1e-9) <= found.equivalent_epsilon <= max(chosen)
 
 
 def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
@@ -77,8 +77,8 @@ def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
 
 def test_folds_of_one_data_set_are_rehearsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    real = utility_runs.sums_search.judged
-    monkeypatch.setattr(utility_runs.sums_search, "judged", lambda *a: asked.append(a) or real(*a))
+    real = utility_runs.sums_search.score
+    monkeypatch.setattr(utility_runs.sums_search, "score", lambda *a: asked.append(a) or real(*a))
     budget = Budget(features_epsilon=0.7)
     found = [
         propose(budget, replace(SIZES, records=records, width=7), GRAPH, method="sums")

@@ -10,8 +10,8 @@ import pytest
 from pdml.accounting import Budget
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.explain import suggestions
-from pdml.planning.explain.suggestions import Remedy, advice
-from pdml.planning.search.candidates import Within, glanced
+from pdml.planning.explain.suggestions import Suggestion, advice
+from pdml.planning.search.candidates import SearchSpace, quick_estimate
 from pdml.planning.search.planner import Proposal, Sizes, propose
 
 GRAPH = Graph.ring(4)
@@ -31,7 +31,7 @@ class Asked:
         graph = Graph.complete(len(self.sizes.records))
         return propose(self.budget, self.sizes, graph, **self.more)
 
-    def having(self, remedy: Remedy) -> "Asked":
+    def having(self, remedy: Suggestion) -> "Asked":
         match remedy.setting:
             case "records":
                 share = remedy.value / sum(self.sizes.records)
@@ -63,16 +63,16 @@ ASKED = {
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 def test_the_planner_says_the_same_of_everything_that_is_named(asked: Asked) -> None:
     found = asked.answer()
-    assert not found.pays and found.remedies
-    for remedy in found.remedies:
+    assert not found.pays and found.suggestions
+    for remedy in found.suggestions:
         assert str(remedy) in found.advice
         there = asked.having(remedy).answer()
-        assert there.pays == remedy.pays and remedy.pays >= remedy.clearly, remedy
+        assert there.pays == remedy.pays and remedy.pays >= remedy.is_clear_win, remedy
 
 
 def test_what_would_not_do_is_named_only_where_nothing_does() -> None:
-    some, none = (ASKED[name].answer().remedies for name in ("two classes", "nothing does"))
-    assert all(each.pays for each in some) and sum(each.clearly for each in some) == 2
+    some, none = (ASKED[name].answer().suggestions for name in ("two classes", "nothing does"))
+    assert all(each.pays for each in some) and sum(each.is_clear_win for each in some) == 2
     assert not any(each.pays for each in none)
     assert [each.setting for each in none] == ["features_epsilon", "records", "epsilon"]
     assert isinf(none[0].value)  # the farthest there is
@@ -91,12 +91,12 @@ def test_a_value_that_pays_in_the_mean_alone_is_passed_over_for_one_that_clearly
 @pytest.mark.parametrize("servers", [5, 12])
 def test_whoever_looks_at_few_values_asks_where_whoever_looks_at_all_would(servers: int) -> None:
     budget, sizes = STRICT, Sizes(records=(60,) * servers, width=8, epsilon=1.0)
-    within = Within(graph=Graph.ring(servers))
+    within = SearchSpace(graph=Graph.ring(servers))
     for lever in suggestions._levers(budget, sizes, within):
-        seen = [glanced(s.rounded(), b, within) for b, s in map(lever.changed, lever.ladder)]
+        seen = [quick_estimate(s.rounded(), b, within) for b, s in map(lever.changed, lever.ladder)]
         first = (
-            [each.clearly for each in seen]
-            if any(each.clearly for each in seen)
+            [each.is_clear_win for each in seen]
+            if any(each.is_clear_win for each in seen)
             else [each.pays for each in seen]
         )
         asked = suggestions._seeming(lever, within)
@@ -105,26 +105,28 @@ def test_whoever_looks_at_few_values_asks_where_whoever_looks_at_all_would(serve
 
 def test_where_joining_pays_nothing_is_advised() -> None:
     fine = propose(Budget(features_epsilon=4.0, colluding=1), SIZES, GRAPH)
-    assert fine.pays and fine.remedies == () and fine.advice == fine.verdict
+    assert fine.pays and fine.suggestions == () and fine.advice == fine.verdict
 
 
 def test_public_records_are_not_grown() -> None:
     """What other records would tell nobody knows."""
     rng = np.random.default_rng(0)
     like = np.column_stack([rng.normal(size=(300, 7)) / 4, np.full(300, 0.5)]), np.arange(300) % 2
-    assert propose(STRICT, SIZES, GRAPH, like=like).remedies == ()
+    assert propose(STRICT, SIZES, GRAPH, like=like).suggestions == ()
 
 
 def test_settings_that_cannot_be_changed_are_not_named() -> None:
     rounds = propose(STRICT, SIZES, GRAPH, method="rounds")
-    assert "colluding" not in {each.setting for each in rounds.remedies}  # no total to hide in
+    assert "colluding" not in {each.setting for each in rounds.suggestions}  # no total to hide in
     lone = propose(replace(STRICT, colluding=1), replace(SIZES, epsilon=8.0), GRAPH)
-    assert {each.setting for each in lone.remedies} <= {"records", "features_epsilon"}
+    assert {each.setting for each in lone.suggestions} <= {"records", "features_epsilon"}
 
 
 def test_the_words() -> None:
-    def remedy(setting: str, value: float, *, pays: bool = True, clearly: bool = True) -> Remedy:
-        return Remedy(setting=setting, value=value, pays=pays, clearly=pays and clearly)
+    def remedy(
+        setting: str, value: float, *, pays: bool = True, clearly: bool = True
+    ) -> Suggestion:
+        return Suggestion(setting=setting, value=value, pays=pays, is_clear_win=pays and clearly)
 
     some, one = remedy("records", 1300.0), remedy("colluding", 1.0)
     just = remedy("features_epsilon", 4.0, clearly=False)

@@ -14,18 +14,18 @@ from pdml.accounting import Budget
 from pdml.errors import BudgetExceeded
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.synthetic import populations
-from pdml.planning.forecast.utility_runs import Rehearsals
+from pdml.planning.forecast.utility_runs import UtilityRuns
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import Within, compare
-from pdml.planning.server_spec import Place
+from pdml.planning.search.candidates import SearchSpace, compare
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
 
 GRAPH = Graph.ring(5)
-PLACE = Place(server=0, n_servers=5, degree=2, records=300, epsilons=(1.0,), width=8)
+PLACE = ServerSpec(server=0, n_servers=5, degree=2, records=300, epsilons=(1.0,), width=8)
 
 
-def checked(plan: TrainingPlan, budget: Budget, place: Place) -> None:
+def checked(plan: TrainingPlan, budget: Budget, place: ServerSpec) -> None:
     sizes = Sizes(
         records=(place.records,) * 5,
         width=place.width,
@@ -66,7 +66,7 @@ def test_a_calibrated_plan_keeps_its_budget_and_two_per_cent_less_noise_does_not
         colluding=colluding,
     )
     place = replace(PLACE, epsilons=(epsilon,), classes=classes, norm_bound=bound)
-    plan = sums_search.calibrated(budget, place, share)
+    plan = sums_search.calibrate(budget, place, share)
     assert plan is not None and plan.colluding == colluding and plan.method == "sums"
     checked(plan, budget, place)
     less = replace(plan, label_noise=0.98 * plan.label_noise, square_noise=0.98 * plan.square_noise)
@@ -77,7 +77,7 @@ def test_a_calibrated_plan_keeps_its_budget_and_two_per_cent_less_noise_does_not
 def test_the_noise_depends_neither_on_the_records_nor_on_who_colludes() -> None:
     budget = Budget(features_epsilon=1.0, labels_epsilon=1.0)
     found = [
-        sums_search.calibrated(replace(budget, colluding=k), replace(PLACE, records=m), 0.5)
+        sums_search.calibrate(replace(budget, colluding=k), replace(PLACE, records=m), 0.5)
         for m in (10, 300, 100_000)
         for k in (None, 1, 4)
     ]
@@ -89,15 +89,15 @@ def test_the_noise_depends_neither_on_the_records_nor_on_who_colludes() -> None:
 
 
 def test_what_has_no_limit_has_no_noise() -> None:
-    free = sums_search.calibrated(Budget(labels_epsilon=0.3), PLACE, 0.5)
+    free = sums_search.calibrate(Budget(labels_epsilon=0.3), PLACE, 0.5)
     assert free.square_noise == 0 and free.label_noise > 0
-    nothing = sums_search.calibrated(Budget(), PLACE, 0.5)
+    nothing = sums_search.calibrate(Budget(), PLACE, 0.5)
     assert (nothing.label_noise, nothing.square_noise) == (0, 0)
 
 
 def test_no_gaussian_meets_a_delta_of_zero() -> None:
     none = Budget(features_epsilon=1.0, features_delta=0.0)
-    assert sums_search.calibrated(none, PLACE, 0.5) is None
+    assert sums_search.calibrate(none, PLACE, 0.5) is None
 
 
 @pytest.mark.parametrize("features", [0.25, 1.0, 8.0])
@@ -106,13 +106,13 @@ def test_the_share_is_chosen_by_rehearsals(features: float) -> None:
     asks whether joining pays hears the same."""
     sizes = Sizes(records=(192,) * 5, width=6, epsilon=1.0)
     budget, made_up = Budget(features_epsilon=features), populations(sizes)
-    within = Within(graph=GRAPH, method="sums")
-    found, enough = (compare(Rehearsals(sizes), budget, within, enough=e) for e in (False, True))
-    plans = [sums_search.calibrated(budget, sizes.apart(0), s) for s in sums_search.SHARES]
-    right = [sums_search.judged(plan, sizes, made_up, 1) for plan in plans]
+    within = SearchSpace(graph=GRAPH, method="sums")
+    found, enough = (compare(UtilityRuns(sizes), budget, within, enough=e) for e in (False, True))
+    plans = [sums_search.calibrate(budget, sizes.apart(0), s) for s in sums_search.SHARES]
+    right = [sums_search.score(plan, sizes, made_up, 1) for plan in plans]
     best = int(np.argmax([each[..., 1].mean() for each in right]))
     assert found.share == sums_search.SHARES[best]
     np.testing.assert_array_equal(found.judged["sums"], right[best])
-    assert enough.pays == found.pays and enough.clearly >= found.clearly
+    assert enough.pays == found.pays and enough.is_clear_win >= found.is_clear_win
     asked = right[sums_search.SHARES.index(enough.share)]
     np.testing.assert_array_equal(enough.judged["sums"], asked)

@@ -12,7 +12,7 @@ from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
 from pdml.numerics.admm.losses import SOFTMAX
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import LEAST_UNITS, TrainingPlan
 
 WRONG = {
@@ -63,7 +63,7 @@ def test_ridge_is_the_strong_convexity_of_the_primal_problem():
 
 def test_default_tolerance_is_one_percent_of_what_a_record_can_do():
     kappa = 1 / math.tanh(0.5)
-    place = Place(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0, 3.0), width=5)
+    place = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0, 3.0), width=5)
     assert TrainingPlan().tolerance_for(place) == pytest.approx(0.01 * (1 + kappa) / 4500)
     assert TrainingPlan(tolerance=1e-7).tolerance_for(place) == 1e-7
 
@@ -78,7 +78,7 @@ def test_events_are_known_before_the_run():
         noise_decay=0.9,
         tolerance=1e-4,
     )
-    place = Place(server=0, n_servers=5, degree=2, records=100, epsilons=(1.0, 2.0), width=7)
+    place = ServerSpec(server=0, n_servers=5, degree=2, records=100, epsilons=(1.0, 2.0), width=7)
     first, *sent = plan.events(place)
     kappa, ridge = 1 / math.tanh(0.5), 0.1 / 5 + 2 * 0.2 * 2
     assert isinstance(first, ObjectiveNoised)
@@ -93,7 +93,7 @@ def test_events_are_known_before_the_run():
 
 
 def test_square_loss_claims_nothing_for_features():
-    place = Place(server=0, n_servers=2, degree=1, records=10, epsilons=(1.0,), width=3)
+    place = ServerSpec(server=0, n_servers=2, degree=1, records=10, epsilons=(1.0,), width=3)
     *_, last = TrainingPlan(loss="square").events(place)
     assert isinstance(last, IterateReleased)
     assert last.record_sensitivity == math.inf

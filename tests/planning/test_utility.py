@@ -32,7 +32,7 @@ def test_more_noise_is_forecast_as_worse(classes: int) -> None:
     told = []
     for level in (0.1, 20.0, 2000.0):
         noise = Noise(label=level, square=2 * level)
-        each = [utility.sums_judged(p, sizes, noise, loss, 1)[0] for p in populations(sizes)]
+        each = [utility.score_sums(p, sizes, noise, loss, 1)[0] for p in populations(sizes)]
         told.append(utility.Forecast.of(np.array(each)))
     for name in ("agreement", "accuracy"):
         found = [getattr(one, name) for one in told]
@@ -44,7 +44,7 @@ def test_a_server_alone_learns_from_more_records_and_nobody_beats_chance_on_nois
     few, many = (
         np.mean(
             [
-                utility.alone_judged(p, replace(SIZES, records=(m,) * 10), LOGISTIC, 1)[0]
+                utility.score_alone(p, replace(SIZES, records=(m,) * 10), LOGISTIC, 1)[0]
                 for p in populations(SIZES)
             ],
             axis=0,
@@ -55,8 +55,8 @@ def test_a_server_alone_learns_from_more_records_and_nobody_beats_chance_on_nois
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.normal(size=(2000, 3)) / 4, np.full(2000, 0.5)])
     luck = populations(replace(SIZES, width=4), (x, rng.integers(0, 2, 2000)))[0]
-    assert utility.majority_judged(luck)[1] == pytest.approx(0.5, abs=0.06)
-    assert utility.alone_judged(luck, SIZES, LOGISTIC, 1)[0][1] == pytest.approx(0.5, abs=0.08)
+    assert utility.score_majority(luck)[1] == pytest.approx(0.5, abs=0.06)
+    assert utility.score_alone(luck, SIZES, LOGISTIC, 1)[0][1] == pytest.approx(0.5, abs=0.08)
 
 
 @pytest.mark.parametrize(("name", "made"), known_shapes())
@@ -68,7 +68,7 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
     plan = TrainingPlan(method="sums", label_noise=1.5, square_noise=2.0)
     x, y = shape(4500, **made)
     public = populations(sizes, (x[3000:], y[3000:]))
-    told = utility.Forecast.of(sums_search.judged(plan, sizes, public, 12)[0])
+    told = utility.Forecast.of(sums_search.score(plan, sizes, public, 12)[0])
     agreed, right = [], []
     for seed in range(8):
         own, source = np.random.default_rng(seed).permutation(3000), Simulated(seed)
@@ -80,13 +80,13 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
                 GRAPH, i, x[train][part], labels.codes(said[part], 1.0, 2), epsilons=(1.0,)
             )
             sent.append(
-                sums_release.released(sums_release.exact(server, plan), server, plan, source)
+                sums_release.release_sums(sums_release.exact(server, plan), server, plan, source)
             )
         totals = sums_release.totals(sum(sent), 1, sizes.width)
         w = fit_sums(totals, plan.noise_of_total(server.place), loss=LOGISTIC).weights
-        whole = Population(
-            x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2
-        ).judged(w)
+        whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2).score(
+            w
+        )
         agreed.append(whole[0])
         right.append(whole[1])
     assert told.agreement.middle == pytest.approx(np.mean(agreed), abs=0.06), name

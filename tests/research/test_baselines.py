@@ -17,12 +17,12 @@ from pdml.research.baselines.roster import (
     EQUAL,
     FLOOR,
     HALF,
-    HOUSE,
-    NOBODY,
-    ONE,
+    LOCAL_MODELS,
+    NO_TRUST,
     PLAIN,
     PLANNED,
     RIVALS,
+    SINGLE,
     Rival,
     Score,
 )
@@ -61,12 +61,15 @@ def test_accuracy_is_sane_where_the_answer_is_known(results: list[Score]) -> Non
     means = {(r.rival, r.name): float(r.accuracies.mean()) for r in results}
     assert means[PLAIN, "twonorm"] == pytest.approx(97.7, abs=0.6)
     assert means[FLOOR, "banana"] == pytest.approx(55, abs=4)
-    assert min(means[name, "twonorm"] for name in (PLANNED, HALF, ONE, HOUSE)) > 95
+    assert min(means[name, "twonorm"] for name in (PLANNED, HALF, SINGLE, LOCAL_MODELS)) > 95
 
 
 def test_the_planners_choice_is_told(results: list[Score]) -> None:
     chosen = {r.rival: r.setting for r in results if r.name == "twonorm"}
-    assert all(chosen[name].startswith("sums, noise of Q ") for name in (PLANNED, HALF, ONE, HOUSE))
+    assert all(
+        chosen[name].startswith("sums, noise of Q ")
+        for name in (PLANNED, HALF, SINGLE, LOCAL_MODELS)
+    )
 
 
 def test_claims_hold_on_twonorm(results: list[Score]) -> None:
@@ -96,9 +99,9 @@ def test_claims_can_fail(results: list[Score]) -> None:
         and baselines_claims.behind_curators(worse).holds
     )
     assert not baselines_claims.behind_curators(moved(results, 50, PLANNED)).holds
-    for name in (PLANNED, HALF, ONE):  # each coalition counts
+    for name in (PLANNED, HALF, SINGLE):  # each coalition counts
         assert not baselines_claims.joining_is_safe(moved(results, -20, name)).holds
-    assert not baselines_claims.house_is_safe(moved(results, -20, HOUSE)).holds
+    assert not baselines_claims.house_is_safe(moved(results, -20, LOCAL_MODELS)).holds
     for name in ALONE:  # and the better way to be alone
         assert not baselines_claims.house_is_safe(moved(results, 20, name)).holds
     assert not baselines_claims.joining_is_safe(moved(results, 20, ALONE[0])).holds
@@ -115,9 +118,11 @@ def test_nothing_is_gained_where_nothing_can_be_learnt(results: list[Score]) -> 
 def test_a_house_within_two_standard_errors_is_safe() -> None:
     def safe(leads: list[float]) -> bool:
         proved = Guarantee(label_collector=1.0, label_others=1.0, features_others=1.0)
-        given = {HOUSE: 70 + np.array(leads)} | dict.fromkeys(ALONE, np.full(len(leads), 70.0))
+        given = {LOCAL_MODELS: 70 + np.array(leads)} | dict.fromkeys(
+            ALONE, np.full(len(leads), 70.0)
+        )
         return baselines_claims.house_is_safe(
-            [Score(name, NOBODY, "a set", "", found, proved) for name, found in given.items()]
+            [Score(name, NO_TRUST, "a set", "", found, proved) for name, found in given.items()]
         ).holds
 
     assert safe([-2.0, 1.5, -2.2, 1.0])  # below on average, by luck
@@ -143,7 +148,7 @@ def test_what_counts_as_equal_promises_the_same() -> None:
     promised = {rival.name: rival.protects for rival in RIVALS}
     assert {promised[name] for name in (*EQUAL, PLANNED)} == {ALL}
     assert all(
-        ("label_collector" in rival.protects) == (rival.trusts == NOBODY) for rival in RIVALS
+        ("label_collector" in rival.protects) == (rival.trusts == NO_TRUST) for rival in RIVALS
     )
 
 

@@ -15,7 +15,7 @@ from pdml.numerics.admm.losses import binary_loss
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.paper import Reproduction, convergence_figure, curves, experiment, write
 from pdml.research.paper.convergence_figure import BOTH, PHASE1
-from pdml.research.paper.curves import REFERENCE, Curve, Traces, settled
+from pdml.research.paper.curves import REFERENCE, Curve, Traces, find_convergence_round
 from pdml.training.engines import local_engine
 
 
@@ -202,4 +202,4 @@ def test_settled_is_the_first_round_from_which_a_curve_stays_near() -> None:
     risk = np.array(
         [[3.0, 1.0, 2.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0, 9.0]]
     )
-    assert settled(risk, np.ones(3), 0.1).tolist() == [4, 1, 6]
+    assert find_convergence_round(risk, np.ones(3), 0.1).tolist() == [4, 1, 6]

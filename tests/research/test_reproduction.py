@@ -13,7 +13,7 @@ import pytest
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import Simulated
 from pdml.research.paper import MODULES, Claim, Reproduction, drawing, experiment, run, write
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +80,9 @@ def test_an_unknown_experiment_is_one_sentence() -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_jobs_come_back_in_their_order_and_report_how_far_they_are(processes: int) -> None:
     seen: list[tuple[int, int]] = []
-    found = spread(abs, [(-3,), (2,), (-1,)], processes, lambda done, of: seen.append((done, of)))
+    found = run_parallel(
+        abs, [(-3,), (2,), (-1,)], processes, lambda done, of: seen.append((done, of))
+    )
     assert found == [3, 2, 1]
     assert seen[0] == (0, 3) and seen[-1] == (3, 3)
     assert seen == sorted(seen) and set(seen) == {(done, 3) for done in range(4)}
@@ -88,7 +90,7 @@ def test_jobs_come_back_in_their_order_and_report_how_far_they_are(processes: in
 
 def test_an_error_in_a_job_reaches_the_caller_as_itself() -> None:
     with pytest.raises(InvalidInput, match="name must be one of"):
-        spread(_refuse, [("x",), ("y",)], 2, silent)
+        run_parallel(_refuse, [("x",), ("y",)], 2, silent)
 
 
 def _refuse(name: str) -> None:

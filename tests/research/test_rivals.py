@@ -32,7 +32,7 @@ from pdml.research.baselines import (
 from pdml.research.baselines.composition import per_round
 from pdml.research.baselines.gradient_descent import Descent
 from pdml.research.baselines.objective_perturbation import calibrate, radial_noise
-from pdml.research.baselines.pdml_plans import Asked
+from pdml.research.baselines.pdml_plans import PlanRequest
 from pdml.research.baselines.task import Task
 from pdml.research.baselines.zhang_zhu import Dynamic
 from pdml.research.paper import experiment
@@ -362,7 +362,7 @@ def test_the_planned_rival_proves_the_budget_and_half_its_noise_does_not(
     """Against as many servers as it was planned for, and with one more it would not; of both noises
     each is needed.
     """
-    it, asked = small(records=2000, width=3), Asked(1.0, colluding)
+    it, asked = small(records=2000, width=3), PlanRequest(1.0, colluding)
     plan = pdml_plans.answer(it, asked, 1.0).plan
     assert plan.method == "sums"
     assert pdml_plans.planned_guarantee(it, asked, 1.0).features_others == pytest.approx(
@@ -379,7 +379,7 @@ def test_the_planned_rival_proves_the_budget_and_half_its_noise_does_not(
 
 
 def test_planned_rounds_prove_the_budget_and_half_their_noise_does_not() -> None:
-    it, asked = small(records=2000, width=3), Asked(1.0, None, "rounds")
+    it, asked = small(records=2000, width=3), PlanRequest(1.0, None, "rounds")
     plan = pdml_plans.answer(it, asked, 1.0).plan
     assert plan.method == "rounds" and isinstance(plan.noise_scale, tuple)
     assert pdml_plans.planned_guarantee(it, asked, 1.0).features_others == pytest.approx(
@@ -392,13 +392,13 @@ def test_planned_rounds_prove_the_budget_and_half_their_noise_does_not() -> None
 
 def test_what_is_planned_is_what_the_estimator_releases() -> None:
     """The same total in the same function; a house of its own for every server."""
-    it, asked = small(records=2000, width=3), Asked(1.0, 1)
+    it, asked = small(records=2000, width=3), PlanRequest(1.0, 1)
     plan = pdml_plans.answer(it, asked, 1.0).plan
-    total, place = pdml_plans.exchanged(it, plan, 1.0)
+    total, place = pdml_plans.exchange_sums(it, plan, 1.0)
     np.testing.assert_array_equal(
         pdml_plans.planned(it, asked, 1.0), sums_fit.weights(total, plan, place)[0]
     )
-    kept = pdml_plans.house(it, asked, 1.0)
+    kept = pdml_plans.local_models(it, asked, 1.0)
     assert (
         kept.shape == (experiment.SERVERS, 3) and len(np.unique(kept[:, 0])) == experiment.SERVERS
     )

@@ -27,7 +27,7 @@ from pdml.research.paper import (
     table1_cells,
     write,
 )
-from pdml.research.paper.table1_cells import COLUMNS, PAPER, Cell, measure, proved, trainings
+from pdml.research.paper.table1_cells import COLUMNS, PAPER, Cell, measure, prove_privacy, trainings
 
 
 def quiet(done: int, total: int) -> None:
@@ -122,10 +122,10 @@ def test_calibrated_noise_leaves_others_its_share_and_half_of_it_does_not(epsilo
     sizes = Sizes(records=(350,) * joined.n, width=3, epsilon=epsilon, norm_bound=1.0)
     kind, reach = bounded_noise.objective("calibrated", 1e6, sizes)
     plan = TrainingPlan(rounds=2, objective_noise=kind, objective_bound=reach, noise_scale=0.0)
-    share = proved(plan, sizes, joined).label_others / epsilon
+    share = prove_privacy(plan, sizes, joined).label_others / epsilon
     assert share == pytest.approx(bounded_noise.SHARE, rel=0.01)
     assert (
-        proved(replace(plan, objective_bound=reach / 2), sizes, joined).label_others
+        prove_privacy(replace(plan, objective_bound=reach / 2), sizes, joined).label_others
         > 1.2 * share * epsilon
     )
 
@@ -170,8 +170,8 @@ def test_each_column_is_trained_with_every_noise(way: preprocessing.Preprocessin
 def test_what_a_column_proves() -> None:
     joined = experiment.graph()
     for column, noise, plan, sizes in trainings("ringnorm", preprocessing.THEIRS):
-        privacy = proved(plan, sizes, joined)
-        assert privacy.label_own == column.epsilon
+        privacy = prove_privacy(plan, sizes, joined)
+        assert privacy.label_receiving_server == column.epsilon
         assert privacy.label_others <= column.epsilon
         assert privacy.label_others == max(
             ledger(plan, sizes, joined).line("label", "other servers", i).epsilon
@@ -198,7 +198,7 @@ def test_only_releases_make_the_model(data_dir: Path, monkeypatch: pytest.Monkey
         "COMMON",
         replace(table1_cells.COMMON, rounds=3, noise_scale=1e3, noise_decay=0.999),
     )
-    accuracies = np.array(table1_cells._one_seed(("twonorm", 1, 0)))
+    accuracies = np.array(table1_cells._measure_seed(("twonorm", 1, 0)))
     noisy = np.array([column.bound > 0 for column, *_ in trainings("twonorm", preprocessing.OURS)])
     assert (
         np.ptp(accuracies[noisy]) < 2
@@ -239,7 +239,7 @@ def test_the_bars() -> None:
         accuracies=(57.0, 59.0),
         plan=TrainingPlan(),
         privacy=table1_cells.Privacy(
-            label_own=1.0, label_others=1.0, features_others=inf, eta_delta=1.0
+            label_receiving_server=1.0, label_others=1.0, features_others=inf, eta_delta=1.0
         ),
     )
     assert some.mean == 58 and some.sd == pytest.approx(sqrt(2))

@@ -14,8 +14,8 @@ from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
 from pdml.numerics.interval import Range
 from pdml.research.datasets import adult
-from pdml.simulation.resolve_plan import NO_LIMIT, OVERRIDES, SCALE_FIRST, doubts
-from pdml.simulation.transformers import AS_GIVEN
+from pdml.simulation.resolve_plan import NO_LIMIT, OVERRIDES, SCALE_FIRST, utility_warnings
+from pdml.simulation.transformers import PREPROCESSING_NOTE
 
 
 def people(seed=0, records=1200, width=6):
@@ -67,7 +67,7 @@ def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
         hopeless.fit(x, y)
     assert not hopeless.proposal_.pays and spent(hopeless) <= 0.1
     assert len(told) == 1 and str(told[0].message) == " ".join(hopeless.doubts_)
-    named = [each for each in hopeless.proposal_.remedies if each.clearly]
+    named = [each for each in hopeless.proposal_.suggestions if each.is_clear_win]
     assert named and all(str(each) in hopeless.doubts_[0] for each in named)
 
 
@@ -86,7 +86,7 @@ def test_of_raw_columns_scaling_is_the_first_and_only_suggestion():
         raw = PDMLClassifier(random_state=0).fit(x, y)
     assert raw.doubts_[0] == SCALE_FIRST and not raw.proposal_.pays
     assert raw.doubts_[1] == f"J{raw.proposal_.verdict[1:]}."
-    assert raw.proposal_.remedies  # of which nothing is said
+    assert raw.proposal_.suggestions  # of which nothing is said
     scaled = PDMLClassifier(random_state=0, feature_scales="from_data").fit(x, y)
     assert scaled.doubts_[0] == f"J{scaled.proposal_.advice[1:]}."
     assert scaled.proposal_.advice != scaled.proposal_.verdict
@@ -124,7 +124,7 @@ def test_ten_classes_of_few_people_are_refused_hope_and_told_what_would_do():
     with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay"):
         few.fit(x[:1257], y[:1257])
     assert few.score(x[1257:], y[1257:]) < 0.25
-    found = {each.setting: each.value for each in few.proposal_.remedies}
+    found = {each.setting: each.value for each in few.proposal_.suggestions}
     assert found["features_epsilon"] == np.inf and found["records"] <= 200_000
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -165,7 +165,7 @@ def test_what_was_released_is_held_against_a_model_only_where_it_speaks_against_
 ) -> None:
     """Not wherever it leaves the question open: then nearly every model of few people is doubted,
     the good ones too."""
-    told = doubts(None, Range(low=low, middle=middle, high=0.4))
+    told = utility_warnings(None, Range(low=low, middle=middle, high=0.4))
     assert len(told) == (how is not None) and (how is None or how in told[0])
 
 
@@ -185,7 +185,7 @@ def test_the_largest_class_is_not_feared_where_the_model_is_clearly_ahead_of_it(
     held = {"alone": bad, "majority": bad, "sums": bad - 0.1, beaten: good}
     said = replace(proposal, judged=held, public=True)
     assert said.plan.method == "sums" and not said.pays and said.beaten == beaten
-    told = doubts(said, Range(low=low, middle=0.2, high=0.4))
+    told = utility_warnings(said, Range(low=low, middle=0.2, high=0.4))
     assert bool(told) == warned and (not warned or "not expected to pay" in told[0])
 
 
@@ -202,13 +202,15 @@ def test_more_than_two_classes_are_judged_by_what_was_released_too():
 
 def test_no_limit_is_no_limit_and_says_so():
     free = fitted(*people(), features_epsilon=None)
-    assert spent(free) == np.inf and free.privacy_.notes == (NO_LIMIT, AS_GIVEN)
+    assert spent(free) == np.inf and free.privacy_.notes == (NO_LIMIT, PREPROCESSING_NOTE)
     assert NO_LIMIT[1:] in str(free.privacy_) and NO_LIMIT[1:] not in str(
         fitted(*people()).privacy_
     )
-    assert fitted(*people(), plan=TrainingPlan()).privacy_.notes == (NO_LIMIT, AS_GIVEN)
+    assert fitted(*people(), plan=TrainingPlan()).privacy_.notes == (NO_LIMIT, PREPROCESSING_NOTE)
     budget = Budget(features_epsilon=1e6)
-    assert fitted(*people(), plan=TrainingPlan(), budget=budget).privacy_.notes == (AS_GIVEN,)
+    assert fitted(*people(), plan=TrainingPlan(), budget=budget).privacy_.notes == (
+        PREPROCESSING_NOTE,
+    )
 
 
 def test_the_ledger_tells_every_epsilon_at_the_delta_that_was_asked_for():

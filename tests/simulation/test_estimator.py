@@ -20,7 +20,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.research.datasets import adult, raetsch, twonorm
 from pdml.simulation.privacy_session import PrivacyLedgerSession
 from pdml.simulation.simulation import CLASSES_LEAK, RISK_LEAK
-from pdml.simulation.transformers import AS_GIVEN
+from pdml.simulation.transformers import PREPROCESSING_NOTE
 
 OPEN = TrainingPlan(
     rounds=2000,
@@ -211,7 +211,9 @@ def test_what_a_pipeline_fitted_before_is_named_and_every_ledger_says_what_it_co
         alone = clone(own).fit(x, y)
     assert plain.leaks_ == alone.leaks_ == []
     for ledger in (whole[-1].privacy_, plain.privacy_, alone.privacy_, session.ledger):
-        assert ledger.notes[-1] == AS_GIVEN and AS_GIVEN[1:] in " ".join(str(ledger).split())
+        assert ledger.notes[-1] == PREPROCESSING_NOTE and PREPROCESSING_NOTE[1:] in " ".join(
+            str(ledger).split()
+        )
 
 
 def test_declared_ranges_and_the_leak_of_undeclared_ones():

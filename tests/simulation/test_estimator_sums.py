@@ -64,7 +64,7 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
         feature_scales=scales,
         random_state=5,
     ).fit(x, y, servers=owners)
-    columns, _ = numeric_columns.declared(
+    columns, _ = numeric_columns.resolve_columns(
         x, numeric_columns.unnamed(4), scales=scales, ranges=None, feature_map=None
     )
     prepared, _ = prepare_rows(x, norm_bound=1.0, fit_intercept=bias, columns=columns)
@@ -74,7 +74,7 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
         server = Server.of(
             Graph.ring(4), i, prepared[a:b], codes[a:b], epsilons=[np.inf], classes=classes
         )
-        total = total + sums_release.released(
+        total = total + sums_release.release_sums(
             sums_release.exact(server, plan), server, plan, source
         )
     place = replace(server.place, constant=0.0 if scales is None else typical_constant(4.0))
@@ -96,14 +96,14 @@ def test_all_that_totals_tell_knows_the_constant():
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     server = Server.of(Graph.complete(2), 0, x, labels.codes(y, np.inf, 2), epsilons=[np.inf])
     own = sums_release.exact(server, plan)
-    row = sums_release.released(own, server, plan, source_named("simulated", 5))
+    row = sums_release.release_sums(own, server, plan, source_named("simulated", 5))
     known = replace(server.place, constant=0.13)
     told = [
         (
             sums_fit.weights(2 * row, plan, place),
             sums_fit.expected(2 * row, plan, place),
             intervals.of_sums(2 * row, plan, place, np.ones((1, 7))).deviations.tolist(),
-            sums_release.house_weights(own, row, 2 * row, plan, place).tolist(),
+            sums_release.local_weights(own, row, 2 * row, plan, place).tolist(),
         )
         for place in (server.place, known)
     ]
@@ -120,7 +120,7 @@ def test_what_it_says_of_itself(data, tmp_path):
     loaded = load_model(tmp_path / "model.json")
     assert loaded.expected == fitted.model_.expected
     assert loaded.expected.accuracy.low < fitted.score(x, y) < loaded.expected.accuracy.high
-    assert loaded.provenance["sums"] == sums_fit.EACH_SEEN and "links" not in loaded.provenance
+    assert loaded.provenance["sums"] == sums_fit.INDIVIDUAL and "links" not in loaded.provenance
     np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
     again = PDMLClassifier(plan=PLAN, random_state=1).fit(x, y)
     again.random_state = 0

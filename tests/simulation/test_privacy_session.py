@@ -86,7 +86,7 @@ def test_a_person_says_the_same_in_every_fit_and_stays_with_one_server():
         for part in (slice(None), slice(60, 200), slice(0, 90)):
             fitted = classifier().fit(x[part], y[part])
             ids = counted.fits[-1].people
-            coins.append(counted.memory.reported(ids, 1 - y[part], np.ones(len(ids)), 2))
+            coins.append(counted.memory.randomise_labels(ids, 1 - y[part], np.ones(len(ids)), 2))
             assert fitted.privacy_.reports is not None
     whole, middle, front = counted.fits
     np.testing.assert_array_equal(whole.servers[60:200], middle.servers)
@@ -102,7 +102,7 @@ def test_another_epsilon_is_another_report():
     with PrivacyLedgerSession() as counted:
         GridSearchCV(classifier(), {"epsilon": [0.5, 1.0]}, cv=3).fit(x, y)
     assert counted.ledger.line("label", "own server").epsilon == pytest.approx(1.5)
-    assert counted.ledger.user_lines().label_own_server == pytest.approx(np.full(240, 1.5))
+    assert counted.ledger.user_lines().label_receiving_server == pytest.approx(np.full(240, 1.5))
 
 
 @pytest.mark.parametrize("plan", [SUMS, ROUNDS], ids=["sums", "rounds"])
@@ -145,7 +145,7 @@ def test_people_with_different_epsilons_keep_them_through_a_search():
         search = GridSearchCV(asked, {"norm_bound": [1.0, 2.0]}, cv=3)
         search.fit(x, y, epsilons=epsilons, servers=np.arange(240) % 3)
     assert counted.ledger.line("label", "own server").epsilon == 2.0
-    mine = search.best_estimator_.privacy_.user_lines().label_own_server
+    mine = search.best_estimator_.privacy_.user_lines().label_receiving_server
     np.testing.assert_array_equal(mine, epsilons)
     np.testing.assert_array_equal(
         search.best_estimator_.privacy_.reports.epsilons, counted.fits[-1].epsilons
@@ -367,11 +367,11 @@ def test_sessions_of_two_threads_miss_nothing():
     opened.clear()
     with PrivacyLedgerSession() as own:
         classifier().fit(x, y)
-        before = own.memory.reported(own.fits[0].people, y, np.ones(240), 2)
+        before = own.memory.randomise_labels(own.fits[0].people, y, np.ones(240), 2)
         closed.set()
         assert opened.wait(60)
         classifier().fit(x, y)
-        after = own.memory.reported(own.fits[1].people, y, np.ones(240), 2)
+        after = own.memory.randomise_labels(own.fits[1].people, y, np.ones(240), 2)
         alone = threading.Thread(target=classifier().fit, args=(x, y))  # opened in another thread
         alone.start()
         alone.join()

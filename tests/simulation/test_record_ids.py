@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pdml.simulation.record_ids import fingerprints, named
+from pdml.simulation.record_ids import fingerprints, prints_of_names
 
 
 def records(many=2000, width=6, seed=0):
@@ -68,8 +68,8 @@ def test_a_sparse_matrix_is_left_as_it_was():
 
 def test_the_key_is_drawn_in_every_process():
     ask = (
-        "import numpy as np; from pdml.simulation.record_ids import fingerprints, named; "
-        "print(fingerprints(np.ones((1, 2)), [0])[0], named(['anna'], 1)[0])"
+        "import numpy as np; from pdml.simulation.record_ids import fingerprints, prints_of_names; "
+        "print(fingerprints(np.ones((1, 2)), [0])[0], prints_of_names(['anna'], 1)[0])"
     )
     found = {
         subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True).stdout
@@ -85,11 +85,14 @@ def test_labels_may_be_names():
 
 
 def test_people_by_name():
-    assert named(["anna", "ben"], 2).tolist() == named(np.array(["anna", "ben"]), 2).tolist()
-    assert named([1, 2], 2).tolist() == named(np.array([1.0, 2.0]), 2).tolist()
+    assert (
+        prints_of_names(["anna", "ben"], 2).tolist()
+        == prints_of_names(np.array(["anna", "ben"]), 2).tolist()
+    )
+    assert prints_of_names([1, 2], 2).tolist() == prints_of_names(np.array([1.0, 2.0]), 2).tolist()
     for wrong in (["anna"], ["anna", "anna"], [["anna", "ben"]]):
         with pytest.raises(ValueError, match="people must hold a name of its own"):
-            named(wrong, 2)
+            prints_of_names(wrong, 2)
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)
@@ -99,17 +102,17 @@ def test_two_names_are_one_person_only_if_they_are_spelt_alike(names):
     cells = np.fromiter(names, dtype=object, count=len(names))
     if len({str(name) for name in names}) < len(names):
         with pytest.raises(ValueError, match="people must hold a name of its own"):
-            named(cells, len(names))
+            prints_of_names(cells, len(names))
     else:
-        assert len(set(named(cells, len(names)).tolist())) == len(names)
+        assert len(set(prints_of_names(cells, len(names)).tolist())) == len(names)
 
 
 def test_numbers_that_python_hashes_alike_are_two():
-    assert len(set(named([-1, -2], 2).tolist())) == 2
+    assert len(set(prints_of_names([-1, -2], 2).tolist())) == 2
     assert len(set(fingerprints(np.ones((2, 3)), [-1, -2]).tolist())) == 2
     for wrong in ([0.5, 1.0], [None, 1], [float("nan"), 1.0], [b"a", b"b"]):
         with pytest.raises(ValueError, match="people must hold texts or whole numbers"):
-            named(np.array(wrong, dtype=object), 2)
+            prints_of_names(np.array(wrong, dtype=object), 2)
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)

@@ -69,9 +69,11 @@ def test_sums_are_those_of_the_nodes_to_the_bit(summed):
     source, contract = source_named("simulated", SEED), trained.outcome.contract
     rows = []
     for name, folder in data.items():
-        held = training_data.hold(study, name, open_frozen(folder)).server
+        held = training_data.load_training_data(study, name, open_frozen(folder)).server
         rows.append(
-            sums_release.released(sums_release.exact(held, study.plan), held, study.plan, source)
+            sums_release.release_sums(
+                sums_release.exact(held, study.plan), held, study.plan, source
+            )
         )
     np.testing.assert_array_equal(trained.outcome.releases, rows)
     np.testing.assert_array_equal(trained.outcome.total, sum(rows))
@@ -135,4 +137,4 @@ def test_records_of_another_study_are_refused(study, data):
     other = replace(study, title="Another one")
     with pytest.raises(DataError):
         train_study(other, data)
-    assert training_data.agreed(other, PLAN, "job").study != study.hash
+    assert training_data.make_job_terms(other, PLAN, "job").study != study.hash

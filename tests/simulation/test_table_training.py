@@ -13,12 +13,12 @@ from pdml import PDMLClassifier, TrainingPlan, load_model
 from pdml.encoding.encoder import Category, Number
 from pdml.encoding.maps import Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
-from pdml.errors import DataError, InvalidInput, NoValue, Undeclared
+from pdml.errors import DataError, InvalidInput, MissingValueError, UndeclaredColumns
 from pdml.model.model import Model
 from pdml.pages.training_page import render
 from pdml.pages.training_text import demo_page, table_page
-from pdml.simulation.demo_training import TESTED, USERS, made_by_demo, run_demo
-from pdml.simulation.table_records import CLASSES_LEAK, hold_back, public_records, read_records
+from pdml.simulation.demo_training import TESTED, USERS, is_demo_model, run_demo
+from pdml.simulation.table_records import CLASSES_LEAK, public_records, read_records, split_test
 from pdml.simulation.table_training import evaluate_table, predict_table, train_table
 from pdml.tables import Table, write_predictions
 from pdml.tables.roles import Roles
@@ -80,7 +80,7 @@ def test_a_table_is_what_the_estimator_makes_of_its_encoded_rows() -> None:
 
 def test_what_is_taken_from_the_data_is_a_leak_that_the_model_names() -> None:
     table = people()
-    with pytest.raises(Undeclared) as refused:
+    with pytest.raises(UndeclaredColumns) as refused:
         train_table(table, "ill", attributes=[SEX], ignore=["hospital"])
     assert refused.value.columns == ("age", "wish") and refused.value.numbers == ("age", "wish")
     trained = train_table(table, "ill", from_data=True, plan=PLAN, random_state=1)
@@ -168,14 +168,14 @@ def test_a_model_of_plain_columns_needs_their_names() -> None:
 
 def test_records_held_back_and_kept_are_all_records_once() -> None:
     records = read_records(people(), Roles(label="ill", server="hospital"), from_data=True)
-    rest, held = hold_back(records, 0.25, 7)
+    rest, held = split_test(records, 0.25, 7)
     assert len(rest) == 225 and len(held) == 75
     together = np.vstack([rest.x.toarray() if hasattr(rest.x, "toarray") else rest.x, held.x])
     order = np.lexsort(together.T), np.lexsort(np.asarray(records.x).T)
     np.testing.assert_array_equal(together[order[0]], np.asarray(records.x)[order[1]])
     for fraction in (1e-4, 0.9999):
         with pytest.raises(InvalidInput, match="leaves none"):
-            hold_back(records, fraction, 7)
+            split_test(records, fraction, 7)
 
 
 def test_public_records_are_rows_as_they_would_be_trained_on(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_the_demo_is_two_trainings_of_the_same_people(tmp_path: Path) -> None:
     assert done.unprotected.accuracy == pytest.approx(0.978, abs=0.01)
     assert "PDML demo" in render(demo_page(done))
     path = tmp_path / "model.json"
-    assert not made_by_demo(path)
+    assert not is_demo_model(path)
     done.private.model.save(path)
-    assert made_by_demo(path)
+    assert is_demo_model(path)
 
 
 def with_gaps() -> Table:
@@ -240,7 +240,7 @@ def test_records_with_gaps_are_trained_on_and_predicted_by_what_is_declared(
     shift = again.decision_function(again.features(table))
     same = shift == again.decision_function(again.features(typical))
     np.testing.assert_array_equal(same, ~np.isnan(table.columns["age"]))
-    with pytest.raises(NoValue, match=r"row 1 of .*: missing = 'typical' says what"):
+    with pytest.raises(MissingValueError, match=r"row 1 of .*: missing = 'typical' says what"):
         train_table(table, "ill", attributes=[AGE, SEX], **ROLES)
     with pytest.raises(InvalidInput, match="missing must name columns to predict from, got 'wish'"):
         train_table(table, "ill", attributes=[AGE, SEX], missing=["wish"], **ROLES)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget, Ledger, event_groups, last_safe_round, randomized_attributes
-from pdml.accounting.per_release_loss import exposure
+from pdml.accounting.per_release_loss import release_loss
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
-from pdml.errors import Untrainable
+from pdml.errors import UntrainableStudy
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.schema import budget_checks
@@ -88,8 +88,8 @@ def least(study: Study, events):
 def refused(study: Study, events, jobs: float) -> bool:
     """Whether the ledger of so many jobs breaks the budget; there may be very many."""
     classes = len(study.classes)
-    sent = event_groups.split(events)
-    once = exposure(sent, classes=classes)
+    sent = event_groups.group_events(events)
+    once = release_loss(sent, classes=classes)
     coin = {
         name: getattr(once.coin, name) * sqrt(jobs)
         for name in ("label", "rest", "square", "rounding")
@@ -101,7 +101,8 @@ def refused(study: Study, events, jobs: float) -> bool:
     )
     rows = ("features", "label")
     return not all(
-        randomized_attributes.keeps(data, [sent], many, *study.budget.limit(data)) for data in rows
+        randomized_attributes.within_limit(data, [sent], many, *study.budget.limit(data))
+        for data in rows
     )
 
 
@@ -164,7 +165,7 @@ def test_a_thousand_jobs_under_a_budget_that_never_binds():
     ledger = Ledger(((flip, *(tuple(events) * 1000)),))
     assert ledger.line("features", "other servers").epsilon > 100
     assert ledger.line("label", "other servers").epsilon < 2.0
-    with pytest.raises(Untrainable, match="it is never reached, and jobs never end") as error:
+    with pytest.raises(UntrainableStudy, match="it is never reached, and jobs never end") as error:
         budget_checks.check(study)
     assert error.value.study == study.id and "features = { epsilon = 1 }" in error.value.reasons[0]
     assert pickle.loads(pickle.dumps(error.value)).reasons == error.value.reasons

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pdml.encoding.encoder import Category, Number
-from pdml.errors import StudyError, Untrainable
+from pdml.errors import StudyError, UntrainableStudy
 from pdml.study import Study
 from pdml.study.schema.draft import LEAK, new_study
 from pdml.study.schema.template import render
@@ -62,7 +62,7 @@ def test_every_mistake_is_told() -> None:
 
 
 def test_a_study_that_nobody_can_train_under_is_refused() -> None:
-    with pytest.raises((StudyError, Untrainable)):
+    with pytest.raises((StudyError, UntrainableStudy)):
         new_study(**ASKED, features_epsilon=float("inf"))
 
 

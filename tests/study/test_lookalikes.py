@@ -9,7 +9,7 @@ from pdml.errors import StudyError
 from pdml.study import Study
 from pdml.study.schema import lookalikes
 from pdml.study.schema.lookalikes import Lookalikes, is_visible
-from pdml.study.schema.validation import Findings
+from pdml.study.schema.validation import ValidationErrors
 
 INVISIBLE = [
     "\u200b",  # zero width space
@@ -125,7 +125,7 @@ def test_classes_and_levels_that_people_cannot_tell_apart_are_refused(
     pair: tuple[str, str],
 ) -> None:
     for first, second in (pair, pair[::-1]):
-        f = Findings()
+        f = ValidationErrors()
         f.texts(("label", "classes"), ["other", first, second], least=2, most=9)
         ((path, told),) = f.mistakes
         assert path == ("label", "classes", 2)
@@ -135,7 +135,7 @@ def test_classes_and_levels_that_people_cannot_tell_apart_are_refused(
 
 @pytest.mark.parametrize("pair", APART + UNCAUGHT)
 def test_texts_that_differ_may_stand_side_by_side(pair: tuple[str, str]) -> None:
-    f = Findings()
+    f = ValidationErrors()
     assert f.texts(("label", "classes"), pair, least=2, most=9) == pair and not f.mistakes
 
 

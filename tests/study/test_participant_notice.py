@@ -12,7 +12,7 @@ import pytest
 from example_study import ASKING, STUDY, TEXT, TOLD
 
 from pdml.encoding.encoder import Category, Encoder, Number
-from pdml.errors import InvalidInput, StudyError, Unaskable
+from pdml.errors import InvalidInput, MissingNotice, StudyError
 from pdml.study import Study, participant_notice
 from pdml.study.schema.lint import examine
 from pdml.study.schema.template import plain, render
@@ -86,7 +86,7 @@ def test_mistakes_are_told_with_their_place(old: str, new: str, told: str) -> No
 @pytest.mark.parametrize("missing", ["organiser", "notice", "consent"])
 def test_nobody_is_asked_by_a_study_that_does_not_tell(missing: str) -> None:
     participant_notice.check(ASKING)
-    with pytest.raises(Unaskable, match=rf"has no \[{missing}\], and.*--test") as refused:
+    with pytest.raises(MissingNotice, match=rf"has no \[{missing}\], and.*--test") as refused:
         participant_notice.check(replace(ASKING, **{missing: None}))
     assert isinstance(refused.value, InvalidInput) and len(refused.value.reasons) == 1
     again = pickle.loads(pickle.dumps(refused.value))
@@ -106,7 +106,7 @@ def test_nobody_is_asked_after_the_end_but_the_study_stays_readable(tmp_path: Pa
     assert file.read_text().splitlines()[line - 1].startswith("retention = 2036")
     assert "is erased at 2036-01-01 00:00 UTC (notice.retention), which has passed" in told
     assert after.study == ASKING and examine(file, now=end, test=True).mistakes == ()
-    with pytest.raises(Unaskable, match="which has passed: nobody may be asked"):
+    with pytest.raises(MissingNotice, match="which has passed: nobody may be asked"):
         participant_notice.check(ASKING, end)
 
 

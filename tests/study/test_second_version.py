@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from example_study import STUDY, TEXT
 
-from pdml.encoding.clipping_forecast import expected
+from pdml.encoding.clipping_forecast import forecast_clipping
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
-from pdml.errors import DataError, InvalidInput, NoValue, StudyError
+from pdml.errors import DataError, InvalidInput, MissingValueError, StudyError
 from pdml.model.model import Model
 from pdml.study import Study, readable, table_columns
 from pdml.study.schema import template
@@ -64,8 +64,8 @@ def test_entries_by_hand() -> None:
 
 def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
     plain = Number(name="age", low=18, high=102)
-    assert plain.scale == (60, 14) and plain.seen == (18, 102)
-    assert AGE.seen == (18, 90)
+    assert plain.scale == (60, 14) and plain.visible_range == (18, 102)
+    assert AGE.visible_range == (18, 90)
     told = replace(plain, typical=60, spread=14)
     tables = people((20, ""), (99, ""))
     encoders = [Encoder(attributes=(one,), version=2) for one in (plain, told)]
@@ -110,12 +110,16 @@ def test_version_1_refuses_what_it_would_pass_over() -> None:
 
 def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None:
     strict = Encoder(attributes=(replace(AGE, missing=""), replace(JOB, missing="")), version=2)
-    with pytest.raises(NoValue, match=r"row 1 of the table: missing = 'typical' says what that"):
+    with pytest.raises(
+        MissingValueError, match=r"row 1 of the table: missing = 'typical' says what that"
+    ):
         strict.encode(people((np.nan, "farm")))
     said = "missing = 'level' says what that means and missing_values says that '[?]' stands for it"
-    with pytest.raises(NoValue, match=said):
+    with pytest.raises(MissingValueError, match=said):
         strict.encode(people((34, "?")))
-    with pytest.raises(NoValue, match=r"says NA\): missing_values says that 'NA' stands for it"):
+    with pytest.raises(
+        MissingValueError, match=r"says NA\): missing_values says that 'NA' stands for it"
+    ):
         BOTH.encode(people((34, "NA")))
     with pytest.raises(DataError, match="one of the declared levels 'farm', 'office', got 'sea'"):
         BOTH.encode(people((34, "sea")))
@@ -140,7 +144,7 @@ def test_from_data_takes_typical_values_and_gaps_too() -> None:
     assert np.std([20, 30, 70]) > 21  # rounded upwards
     assert age == Number(name="age", low=20, high=70, typical=30, spread=22, missing="typical")
     assert job == JOB and found.missing_values == ("?",)
-    with pytest.raises(NoValue):
+    with pytest.raises(MissingValueError):
         Encoder.from_data(table, exclude=[], version=2)
     plain = Encoder.from_data(people((20, "a"), (70, "b")), exclude=[])
     assert plain.version == 1 and plain.attributes[0] == Number(name="age", low=20, high=70)
@@ -231,15 +235,15 @@ def test_a_new_study_is_of_version_2() -> None:
 
 def test_how_often_rows_are_shrunk_is_told_before_anybody_answers(tmp_path: Path) -> None:
     numbers = tuple(Number(name=f"x{i}", low=-100, high=100, typical=0, spread=1) for i in range(8))
-    found = expected(Encoder(attributes=numbers, version=2))
+    found = forecast_clipping(Encoder(attributes=numbers, version=2))
     people = np.random.default_rng(1).normal(size=(20_000, 8))
     squares = (np.clip(people, -3, 3) ** 2).sum(axis=1)
     lengths = np.sqrt(CONSTANT**2 + SIZE**2 * squares / 8)
     assert found.share == pytest.approx(np.mean(lengths > 1), abs=0.04)  # 5 deviations and more
     assert found.factor == pytest.approx(np.median(1 / lengths[lengths > 1]), abs=0.02)
-    assert expected(Encoder(attributes=numbers, version=2)) == found
+    assert forecast_clipping(Encoder(attributes=numbers, version=2)) == found
     levels = Category(name="c", levels=("a", "b"))
-    share = expected(Encoder(attributes=(levels,), version=2))
+    share = forecast_clipping(Encoder(attributes=(levels,), version=2))
     assert (share.share, share.factor) == (
         1.0,
         pytest.approx(1 / np.hypot(SIZE, CONSTANT), rel=1e-5),

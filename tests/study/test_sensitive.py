@@ -83,7 +83,7 @@ def draws(study=SENSITIVE):
 def test_a_report_tells_levels_and_epsilons_and_nothing_else(drawn, age):
     """The features are a function of the clear answers and of what was drawn."""
     features = SENSITIVE.encode({"age": age}, drawn)
-    assert device_encoding.chosen(ENCODER, features) == drawn
+    assert device_encoding.read_draws(ENCODER, features) == drawn
     assert np.linalg.norm(features.astype(float)) <= 1
     told = SENSITIVE.decode(features)
     assert told["status"] == STATUS.levels[drawn[0][0]]
@@ -109,7 +109,7 @@ def test_a_service_takes_codes_of_the_menu_and_no_others(drawn, data):
     spoilt[where] = np.nextafter(spoilt[where], np.float32(0))
     refused = rules.read([report_of(spoilt)], 0.0)[0]
     assert isinstance(refused, Refusal) and refused.code == "bad_features"
-    plain = ENCODER.finished([np.array([1]), np.array([40.0]), np.array([3.0])])[0][0]
+    plain = ENCODER.encode_rows([np.array([1]), np.array([40.0]), np.array([3.0])])[0][0]
     told = rules.read([report_of(plain.astype(np.float32))], 0.0)[0]
     assert isinstance(told, Refusal)  # a true answer, not a code
 
@@ -128,12 +128,12 @@ def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
     kept = next(path for path in tmp_path.iterdir())
     memo = json.loads(kept.read_text())
     told = preview(SENSITIVE, data)
-    assert tuple(map(tuple, memo["answers"])) == device_encoding.chosen(
+    assert tuple(map(tuple, memo["answers"])) == device_encoding.read_draws(
         ENCODER, features_of(told.report)
     )
     beside = {"version", "code"}  # nothing of what was answered
     assert set(memo) - beside == {"study", "id", "epsilon", "label", "answers"}
-    assert told.drawn == {"status": 1.0, "income": 1.0}
+    assert told.answer_epsilons == {"status": 1.0, "income": 1.0}
 
 
 def test_each_answer_has_a_coin_of_its_own(tmp_path):
@@ -143,7 +143,7 @@ def test_each_answer_has_a_coin_of_its_own(tmp_path):
     told = []
     for k in range(1_500):
         asked_for = asked.to_draw(SENSITIVE, ANSWERS, {"status": 2_000_000, "income": 500_000})
-        memo = Memory(tmp_path).settle("0" * 64, str(k), 1, 1_000_000, 2, asked_for)
+        memo = Memory(tmp_path).draw_once("0" * 64, str(k), 1, 1_000_000, 2, asked_for)
         told.append([memo.label, *(level for level, _ in memo.answers)])
     found = np.array(told)
     truth = np.array([1, 1, 2])
@@ -229,8 +229,8 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     page = prediction_page(trained.model, study).decode()  # the file names its study
     assert study.question in page and "expected to be right for" in page
     told = trained.user_lines()  # everybody's ε is the suggested one, not the menu's largest
-    assert len(told) == 6_000 and set(told.answers["answer: status"].own_server) == {1.0}
-    assert set(told.answers["label and randomised answers"].own_server) == {4.0}
+    assert len(told) == 6_000 and set(told.answers["answer: status"].receiving_server) == {1.0}
+    assert set(told.answers["label and randomised answers"].receiving_server) == {4.0}
     worst = trained.ledger.line("answer: income", "other servers").epsilon
     assert (told.answers["answer: income"].other_servers < worst).all()
 
@@ -253,7 +253,7 @@ def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
             data[server.name] = frozen(folder, study, server.name, np.array(rows), y)
         trained = train_study(study, data, plan=plan, random_state=0)
         told.append((trained.model.privacy, trained.ledger, trained.model.plan))
-        own = trained.user_lines().answers["answer: status"].own_server
+        own = trained.user_lines().answers["answer: status"].receiving_server
         assert set(own) == {0.5, last / 1e6}  # which stay where the data are
     assert told[0] == told[1]
     assert trained.ledger.line("answer: status", "own server").epsilon == 2.0

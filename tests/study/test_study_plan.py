@@ -12,7 +12,7 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.planning.sizes import ledger
 from pdml.planning.training_plan import TrainingPlan
-from pdml.study.schema.trainable import planned
+from pdml.study.schema.trainable import worst_case_ledger
 from pdml.study.study_plan import propose_for, sizes_of
 from pdml.tables import Table
 
@@ -31,12 +31,17 @@ def test_sizes_are_those_of_the_study_with_what_its_menus_suggest():
     study = study_of(STATUS, AGE)
     sizes = sizes_of(study, [300])
     (answer,) = sizes.answers
-    assert (sizes.records, sizes.width, sizes.chosen) == ((300,) * 3, 5, (0.4, 2.0))
-    assert sizes.heard == pytest.approx(900 * (labels.kappa(2.0) / labels.kappa(1.0)) ** 2)
-    assert sizes.alike == pytest.approx(1.0)  # as the menu suggests
+    assert (sizes.records, sizes.width, sizes.epsilon_range) == ((300,) * 3, 5, (0.4, 2.0))
+    assert sizes.effective_reports == pytest.approx(
+        900 * (labels.kappa(2.0) / labels.kappa(1.0)) ** 2
+    )
+    assert sizes.equivalent_epsilon == pytest.approx(1.0)  # as the menu suggests
     assert (answer.block, answer.epsilon) == (study.encoder.blocks[0], 1.0)
     one = replace(study, menu=(1.0,), default_epsilon=1.0)
-    assert sizes_of(one, [1, 2, 3]).chosen == (1.0,) and sizes_of(one, [1, 2, 3]).heard == 6
+    assert (
+        sizes_of(one, [1, 2, 3]).epsilon_range == (1.0,)
+        and sizes_of(one, [1, 2, 3]).effective_reports == 6
+    )
     every = study_of(STATUS)
     assert not sizes_of(every, [9]).in_clear
     book = ledger(TrainingPlan(method="sums"), sizes_of(every, [9]), every.graph())
@@ -50,7 +55,7 @@ def test_a_proposal_keeps_the_budget_and_tells_of_randomised_answers():
     """What it proposes may be trained by under the study: its ledger at worst keeps the budget."""
     study = study_of(STATUS, AGE)
     found = propose_for(study, [500])
-    assert found.plan.method == "sums" and planned(study, found.plan).keeps(LIMITS)
+    assert found.plan.method == "sums" and worst_case_ledger(study, found.plan).keeps(LIMITS)
     assert "'status' (suggested epsilon 1)" in found.reasons[-1]
     data = {line.data for line in found.ledger.overview(None)}
     assert any("status" in each for each in data)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget, Ledger
-from pdml.errors import BudgetExceeded, InvalidInput, Untrainable
-from pdml.planning.server_spec import Place
+from pdml.errors import BudgetExceeded, InvalidInput, UntrainableStudy
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.schema import trainable
@@ -21,7 +21,7 @@ def fits(study, records: int, epsilon: float) -> bool:
     """Whether all servers keep to the budget with so many records of people who chose so."""
     plan, graph = study.plan, study.graph()
     for server in range(graph.n):
-        place = Place.of(graph, server, study.rows, records=records, epsilons=(epsilon,))
+        place = ServerSpec.of(graph, server, study.rows, records=records, epsilons=(epsilon,))
         ledger = Ledger(((place.flip(), *plan.events(place)),), classes=place.classes)
         try:
             ledger.check(study.budget)
@@ -61,7 +61,7 @@ def test_a_plan_is_refused_only_if_no_number_of_records_would_do(plan, features,
 def test_plans_that_nobody_could_follow(plan, told):
     ((path, sentence),) = trainable.mistakes(replace(LIMITED, plan=TrainingPlan(**plan)))
     assert path == ("plan",) and told in sentence
-    with pytest.raises(Untrainable, match="the study hiv-2026 has a plan"):
+    with pytest.raises(UntrainableStudy, match="the study hiv-2026 has a plan"):
         trainable.check(replace(LIMITED, plan=TrainingPlan(**plan)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdml.errors import NoValue
+from pdml.errors import MissingValueError
 from pdml.tables import Table, read_table, write_predictions
 
 CSV = "age,job\n34,farm\n,?\n NA ,\n-9,office\n"
@@ -34,14 +34,16 @@ def test_what_is_declared_is_left_out_and_what_is_not_is_refused(table: Table) -
         "",
         "office",
     ]
-    with pytest.raises(NoValue, match=r"row 3 \(line 4 of .*\) \(it says NA\)") as refused:
+    with pytest.raises(
+        MissingValueError, match=r"row 3 \(line 4 of .*\) \(it says NA\)"
+    ) as refused:
         table.numeric("age", absent=table.absent("age"))
-    assert (refused.value.column, refused.value.spelt) == ("age", "NA")
+    assert (refused.value.column, refused.value.cell) == ("age", "NA")
     again = pickle.loads(pickle.dumps(refused.value))
-    assert (str(again), again.column, again.spelt) == (str(refused.value), "age", "NA")
-    with pytest.raises(NoValue, match="it says") as refused:
+    assert (str(again), again.column, again.cell) == (str(refused.value), "age", "NA")
+    with pytest.raises(MissingValueError, match="it says") as refused:
         table.text("job", absent=table.absent("job"))
-    assert refused.value.spelt == "?"
+    assert refused.value.cell == "?"
 
 
 def test_a_code_of_numbers_stands_for_all_that_equal_it() -> None:

@@ -34,9 +34,9 @@ def test_numbers_are_written_as_numbers(tmp_path: Path) -> None:
 def test_nothing_moves_a_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "yes\x1b[2J\x1b]0;owned\x07\x9b31m\u202edlrow"
     assert harmless(evil) == "yes�[2J�]0;owned��31m�dlrow"
-    console.say(evil, (evil, "bold"))
-    console.answer(False, {}, evil)
-    console.show(evil, console.Grid((evil, "n"), [(evil, "1")]), evil)
+    console.print_text(evil, (evil, "bold"))
+    console.print_answer(False, {}, evil)
+    console.print_table(evil, console.Grid((evil, "n"), [(evil, "1")]), evil)
     console.print_json({"told": evil})
     shown = capsys.readouterr().out
     assert all(letter.isprintable() or letter == "\n" for letter in shown)

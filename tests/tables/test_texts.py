@@ -49,5 +49,5 @@ def test_most_different_rows_are_kept_one_by_one_and_others_once():
     for start in range(0, 60, 10):
         named.add(["yes", "no"] * 5)
         numbered.add([str(start + k) for k in range(10)])
-    assert not named._rows and len(named._known) == 2
-    assert numbered._rows and not numbered._known
+    assert not named._rows and len(named._codes) == 2
+    assert numbered._rows and not numbered._codes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Ledger
 from pdml.errors import InvalidInput
-from pdml.mechanisms.integer_gaussian import valued
+from pdml.mechanisms.integer_gaussian import dequantize
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.training.count_release import SHIFT, Counting, binned, edges
 
@@ -56,7 +56,7 @@ def test_secure_noise_has_the_event_s_deviation_and_half_or_double_is_seen():
     """
     counting = Counting(stddev=5.97, classes=4, bins=25)
     counts = np.arange(400).reshape(counting.shape)
-    draws = [valued(counting.released(counts, Secure())) - counts for _ in range(25)]
+    draws = [dequantize(counting.released(counts, Secure())) - counts for _ in range(25)]
     sample = np.array(draws).ravel()
     assert is_gaussian(sample, counting.stddev)
     assert not is_gaussian(sample, 2 * counting.stddev)

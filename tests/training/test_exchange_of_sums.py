@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
 
-from pdml._threads import one_thread
+from pdml._threads import single_thread
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian, masks
 from pdml.mechanisms.randomness import source_named
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.numerics.sums.local_fit import fit_house
+from pdml.numerics.sums.local_fit import fit_local_model
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.engines import local_engine
@@ -37,7 +37,7 @@ def test_without_noise_a_release_is_the_sums(classes):
     plan = TrainingPlan(method="sums", label_noise=0.0, square_noise=0.0)
     server = next(servers(classes=classes))
     own = sums_release.exact(server, plan)
-    units = sums_release.released(own, server, plan, source_named("secure"))
+    units = sums_release.release_sums(own, server, plan, source_named("secure"))
     assert units.shape == (sums_release.length(server.place.codes, WIDTH),)
     told = sums_release.totals(units, server.place.codes, WIDTH)
     np.testing.assert_allclose(told.label_sum, own.label_sum, atol=integer_gaussian.UNIT)
@@ -55,7 +55,7 @@ def deviations(plan, source, factor=1.0):
     )
     drawn = np.array(
         [
-            integer_gaussian.valued(sums_release.released(own, server, plan, source))
+            integer_gaussian.dequantize(sums_release.release_sums(own, server, plan, source))
             for _ in range(400)
         ]
     )
@@ -119,17 +119,17 @@ def test_masked_releases_add_up_to_the_total_and_tell_nothing_alone():
     members, names = list(servers()), ("a", "b", "c")
     source = source_named("simulated", 3)
     rows = [
-        sums_release.released(sums_release.exact(each, plan), each, plan, source)
+        sums_release.release_sums(sums_release.exact(each, plan), each, plan, source)
         for each in members
     ]
     sent = {}
     for i, name in enumerate(names):
         seeds = {
-            other: masks.seed_of(bytes(32), job="job", one=name, other=other)
+            other: masks.derive_seed(bytes(32), job="job", server=name, other=other)
             for other in names
             if other != name
         }
-        sent[name] = masks.masked(rows[i], name, names, seeds)
+        sent[name] = masks.add_masks(rows[i], name, names, seeds)
     np.testing.assert_array_equal(masks.total(sent, names), sum(rows))
     assert all((sent[name].view(np.int64) != rows[i]).mean() > 0.9 for i, name in enumerate(names))
     noise = plan.noise_of_total(members[0].place)
@@ -142,18 +142,20 @@ def test_the_local_engine_releases_what_each_server_would(classes):
     plan = TrainingPlan(method="sums", colluding=1)
     members, source = list(servers(classes=classes)), source_named("simulated", 3)
     own = [sums_release.exact(each, plan) for each in members]
-    rows = [sums_release.released(*pair, plan, source) for pair in zip(own, members, strict=True)]
+    rows = [
+        sums_release.release_sums(*pair, plan, source) for pair in zip(own, members, strict=True)
+    ]
     run = local_engine.Run(plan, members, source_named("simulated", 3))
     for threads in (1, 3):
-        found = local_engine.exchange(run, house=True, threads=threads)
+        found = local_engine.exchange(run, local_models=True, threads=threads)
         np.testing.assert_array_equal(found.released, rows)
         np.testing.assert_array_equal(found.total, sum(rows))
     others = sums_release.totals(rows[0] + rows[2], members[1].place.codes, WIDTH)
     noise = plan.noise_of_total(members[0].place, parts=2)
-    with one_thread():
-        kept = fit_house(own[1], others, noise, loss=plan.loss_for(classes))
-    np.testing.assert_array_equal(found.house[1], kept.weights)
-    assert local_engine.exchange(run).house == ()
+    with single_thread():
+        kept = fit_local_model(own[1], others, noise, loss=plan.loss_for(classes))
+    np.testing.assert_array_equal(found.local_models[1], kept.weights)
+    assert local_engine.exchange(run).local_models == ()
 
 
 def test_records_that_are_too_wide_are_refused():
@@ -176,7 +178,8 @@ def test_what_could_leave_the_grid_is_refused_whatever_the_records_are(length):
         if fits:
             found = sums_release.exact(one, TrainingPlan(method="sums")).square_sum
             assert (
-                integer_gaussian.settled(found)[0, 0] == RECORDS * length * 2**integer_gaussian.BITS
+                integer_gaussian.quantize(found)[0, 0]
+                == RECORDS * length * 2**integer_gaussian.BITS
             )
             continue
         with pytest.raises(

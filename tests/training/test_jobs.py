@@ -3,13 +3,13 @@
 import pytest
 
 from pdml.errors import InvalidInput
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 2])
 def test_progress_is_told_and_order_is_kept(jobs):
     told = []
-    found = spread(
+    found = run_parallel(
         divmod, [(k, 3) for k in range(8)], jobs, lambda done, of: told.append((done, of))
     )
     assert found == [divmod(k, 3) for k in range(8)]
@@ -23,8 +23,8 @@ def _refuse(k):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_a_job_refuses_reads_as_it_was_said(jobs):
     with pytest.raises(InvalidInput, match=r"^[01] is refused$"):
-        spread(_refuse, [(0,), (1,)], jobs)
+        run_parallel(_refuse, [(0,), (1,)], jobs)
 
 
 def test_nothing_to_do_is_done():
-    assert spread(divmod, [], 4) == []
+    assert run_parallel(divmod, [], 4) == []

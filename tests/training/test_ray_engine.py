@@ -77,12 +77,12 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
 @pytest.mark.parametrize("house", [False, True])
 def test_sums_are_the_local_engines_to_the_bit(cluster, run, house):
     whole = replace(run[1], plan=TrainingPlan(method="sums", colluding=2))
-    expected = local_engine.exchange(whole, house=house)
+    expected = local_engine.exchange(whole, local_models=house)
     shards = engine.shards_of(whole, 3)
-    found = engine.exchange(whole.plan, whole.source, shards[::-1], house=house)
+    found = engine.exchange(whole.plan, whole.source, shards[::-1], local_models=house)
     np.testing.assert_array_equal(found.released, expected.released)
-    assert len(found.house) == len(expected.house) == (4 if house else 0)
-    for mine, theirs in zip(found.house, expected.house, strict=True):
+    assert len(found.local_models) == len(expected.local_models) == (4 if house else 0)
+    for mine, theirs in zip(found.local_models, expected.local_models, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 
 

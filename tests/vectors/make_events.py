@@ -21,7 +21,8 @@ def extended(entries: list[dict], texts: list[str]) -> list[dict]:
     written = [entry["written"] for entry in entries]
     written += [new for text in texts if (new := json.loads(text)) not in written]
     now = [
-        {"written": each, "read": event_codec.plain(event_codec.event_of(each))} for each in written
+        {"written": each, "read": event_codec.encode_event(event_codec.decode_event(each))}
+        for each in written
     ]
     for before, after in zip(entries, now, strict=False):
         if {**after["read"], **before["read"]} != after["read"]:

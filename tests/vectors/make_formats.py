@@ -29,7 +29,7 @@ from pdml.accounting import Ledger
 from pdml.collector.intake.report_rules import collection_id
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.consortium.evaluation_release import NodeEvaluation
-from pdml.consortium.signed_counts import Signed
+from pdml.consortium.signed_counts import SignedCounts
 from pdml.device import receipt as receipts
 from pdml.device.memo import Memo
 from pdml.device.simulated_participants import Origin
@@ -40,7 +40,7 @@ from pdml.node.crypto.hpke import Context, Sealer, SealingKey
 from pdml.node.protocol import equivocation, wire_messages
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage import control_db
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.numerics.interval import Range
 from pdml.numerics.sums.expected_accuracy import Expectation
 from pdml.planning.plan_file import SavedPlan
@@ -142,7 +142,7 @@ def of_sealing(place: Path) -> None:
 def of_an_evaluation(place: Path) -> None:
     made = consortium_in(place)
     counting = Counting(stddev=2.0, classes=2, bins=1)
-    said = Signed(
+    said = SignedCounts(
         study=made.study.hash,
         server="alice",
         job="checked",
@@ -163,13 +163,13 @@ def of_an_evaluation(place: Path) -> None:
 
 
 def of_a_home(place: Path) -> None:
-    home = Home.create(place / "node", "alice")
+    home = NodeDirectory.create(place / "node", "alice")
     keep("card-1.card", home.path("alice.card").read_bytes())
     keep("node-folder-2", place / "node")
-    with contextlib.closing(control_db.Desk(place)) as told:
+    with contextlib.closing(control_db.ControlDatabase(place)) as told:
         asked = {"attempt": "7" * 32, "job": "job-1", "contract": "8" * 64, "offerer": "bob"}
-        told.put(control_db.Attempt(**asked, offer=b"", state=control_db.ASKED, sentence=""))
-        told.wish("stop", "job-1", why="enough")
+        told.put(control_db.Attempt(**asked, offer=b"", state=control_db.PENDING, sentence=""))
+        told.push_command("stop", "job-1", why="enough")
     keep("desk-1.sql", dump(place / control_db.DESK))
 
 
@@ -190,7 +190,7 @@ def of_data(place: Path) -> None:
         folder = place / str(version)
         with frozen_dataset.FrozenWriter(folder, width=3, classes=2, **told) as writer:
             writer.append(features, np.array([0, 1]), np.array([400_000, 1_000_000]))
-            manifest = writer.finish(frozen_at=HOUR, known=older)
+            manifest = writer.finish(frozen_at=HOUR, earlier_digest=older)
         older = replace(manifest, version=1).digest
         keep(f"frozen-data-set-{version}", folder)
 
@@ -204,7 +204,9 @@ def of_a_device(place: Path) -> None:
     told = {"study": TRIAL.hash, "id": id, "epsilon": 400_000, "label": 0, "code": "3" * 32}
     memo = Memo(**told, sent=sent.decode(), receipt=receipt, version=2)
     keep("memo-2.json", msgspec.json.encode(memo))
-    saved = receipts.saved(replace(TRIAL, organiser=ASKING.organiser), "https://a.example", memo)
+    saved = receipts.make_receipt(
+        replace(TRIAL, organiser=ASKING.organiser), "https://a.example", memo
+    )
     keep("saved-receipt-1.json", msgspec.json.encode(saved))
     lines = [Origin(study=TRIAL.hash, source="5" * 64, reports=2), receipt]
     first, answer = (msgspec.json.encode(line) + b"\n" for line in lines)

@@ -151,7 +151,7 @@ def test_a_question(reader: Reader) -> None:
     assert "2,000 reports are frozen in south-data" in shown
     model = json.loads((reader.folder / "result" / "model.json").read_text())
     assert model["provenance"]["labels_randomised_by"] == ["devices"] * 2
-    assert "Line(data='label', adversary='own server'" in shown
+    assert "LedgerRow(data='label', adversary='own server'" in shown
 
 
 PEOPLE = """\

@@ -4,7 +4,7 @@ round.
 
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.ledger import Ledger
-from pdml.accounting.ledger_row import Line
+from pdml.accounting.ledger_row import LedgerRow
 from pdml.accounting.per_person import AnswerLines, Reports, UserLines
 from pdml.accounting.profiles import epsilon_at, gaussian_profile, joint_epsilon, joint_profile
 
@@ -12,7 +12,7 @@ __all__ = [
     "AnswerLines",
     "Budget",
     "Ledger",
-    "Line",
+    "LedgerRow",
     "Reports",
     "UserLines",
     "epsilon_at",

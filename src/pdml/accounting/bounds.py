@@ -12,18 +12,18 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import profiles
-from pdml.accounting.per_release_loss import Exposure, columns, of_kinds
+from pdml.accounting.per_release_loss import ReleaseLoss, columns, of_kinds
 from pdml.accounting.profiles import Profile, Values
-from pdml.accounting.randomized_response import coin_profile
+from pdml.accounting.randomized_response import response_profile
 
 ALONE, THETA, ETA, BOTH = "response alone", "theta", "eta", "both noises"
-WHOLE, ONCE, COIN = "every round", "label part once", "coin"
+WHOLE, ONCE, RESPONSE = "every round", "label part once", "coin"
 BY_REPORT = "report by report"
 _WORTH = 0.98  # of a closed form's μ: what the coin must leave to be asked for
 _MOST = 16  # people with tables of their own
 
 
-def closed(data: str, spent: Exposure) -> dict[str, Profile]:
+def closed_forms(data: str, spent: ReleaseLoss) -> dict[str, Profile]:
     """δ(ε') of "label" or "features" against the other servers, for each kind of person, by the
     name of each closed form.
     """
@@ -46,7 +46,7 @@ def closed(data: str, spent: Exposure) -> dict[str, Profile]:
     return beside
 
 
-def against_others(data: str, spent: Exposure, *, worst: bool = False) -> Profile:
+def against_others(data: str, spent: ReleaseLoss, *, worst: bool = False) -> Profile:
     """The best of all bounds, for each kind of person.
 
     Parameters
@@ -71,27 +71,27 @@ def against_others(data: str, spent: Exposure, *, worst: bool = False) -> Profil
     return lambda epsilon: np.minimum(together(epsilon), several()(epsilon))
 
 
-def _together(data: str, spent: Exposure, worst: bool) -> Profile:
+def _together(data: str, spent: ReleaseLoss, worst: bool) -> Profile:
     """All releases at once."""
-    forms = profiles.better_of(*closed(data, spent).values())
-    asked = _coin_helps(data, spent)
-    if not asked.any():
+    forms = profiles.better_of(*closed_forms(data, spent).values())
+    helped = _coin_helps(data, spent)
+    if not helped.any():
         return forms
-    coin = cache(lambda: _through_coin(spent, asked, worst))  # nobody may ever ask
+    coin = cache(lambda: _response_bound(spent, helped, worst))  # nobody may ever ask
 
     def delta(epsilon: Values) -> Values:
-        everybody = np.broadcast_shapes(np.shape(epsilon), asked.shape)
-        wanted = np.broadcast_to(epsilon, everybody)
-        found = np.array(forms(wanted))
-        found[..., asked] = np.minimum(found[..., asked], coin()(wanted[..., asked]))
-        return found
+        shape = np.broadcast_shapes(np.shape(epsilon), helped.shape)
+        wanted = np.broadcast_to(epsilon, shape)
+        deltas = np.array(forms(wanted))
+        deltas[..., helped] = np.minimum(deltas[..., helped], coin()(wanted[..., helped]))
+        return deltas
 
     return delta
 
 
-def keeps(data: str, spent: Exposure, epsilon: float, delta: float) -> bool:
+def within_limit(data: str, spent: ReleaseLoss, epsilon: float, delta: float) -> bool:
     """Whether δ(ε) of everybody is at most ``delta``; quicker than to ask for a profile."""
-    beyond = profiles.better_of(*closed(data, spent).values())(epsilon) > delta
+    beyond = profiles.better_of(*closed_forms(data, spent).values())(epsilon) > delta
     if not beyond.any():
         return True
     left = profiles.gaussian_profile(_beside_the_label(spent))(epsilon)
@@ -99,23 +99,23 @@ def keeps(data: str, spent: Exposure, epsilon: float, delta: float) -> bool:
     if not spent.by_report and (beyond & ~helps).any():
         return False
     if helps.any():
-        beyond[helps] = _through_coin(spent, helps, worst=True)(epsilon) > delta
+        beyond[helps] = _response_bound(spent, helps, worst=True)(epsilon) > delta
     if not (spent.by_report and beyond.any()):
         return not beyond.any()
     return bool((_by_report(data, of_kinds(spent, beyond), worst=True)(epsilon) <= delta).all())
 
 
-def winners(data: str, spent: Exposure, epsilon: Array, found: Array) -> list[str]:
-    """Which bound says so, of each kind of person for whom δ(``epsilon``) = ``found``; of equal
+def winners(data: str, spent: ReleaseLoss, epsilon: Array, deltas: Array) -> list[str]:
+    """Which bound says so, of each kind of person for whom δ(``epsilon``) = ``deltas``; of equal
     ones the first, and if none of the closed forms does, it was the coin's, or that of several."""
-    forms = {name: profile(epsilon) for name, profile in closed(data, spent).items()}
-    names = np.where(_reported_more(spent), BY_REPORT, COIN).astype(object)
+    forms = {name: profile(epsilon) for name, profile in closed_forms(data, spent).items()}
+    names = np.where(_reported_more(spent), BY_REPORT, RESPONSE).astype(object)
     for name, delta in reversed(forms.items()):
-        names[delta <= found] = name
+        names[delta <= deltas] = name
     return list(names)
 
 
-def _coin_helps(data: str, spent: Exposure) -> Values:
+def _coin_helps(data: str, spent: ReleaseLoss) -> Values:
     """For whom the coin can tell less than a closed form: by what it leaves in any case."""
     if data != "features":
         return np.zeros(np.shape(spent.epsilon), dtype=bool)
@@ -125,48 +125,50 @@ def _coin_helps(data: str, spent: Exposure) -> Values:
     return np.asarray(helps & (spent.coin.flat < 1) & np.isfinite(spent.coin.label))
 
 
-def _beside_the_label(spent: Exposure) -> Values:
+def _beside_the_label(spent: ReleaseLoss) -> Values:
     """μ of what no coin hides: the bound with the coin is never below it."""
     return np.hypot(spent.coin.rest, spent.coin.square)
 
 
-def _reported_more(spent: Exposure) -> Values:
+def _reported_more(spent: ReleaseLoss) -> Values:
     """Who has releases of more than one report."""
     moved = [report.whole.mu > 0 for report in spent.by_report]
     return np.sum([*moved, np.zeros(np.shape(spent.epsilon))], axis=0) > 1
 
 
-def _by_report(data: str, spent: Exposure, worst: bool) -> Profile:
+def _by_report(data: str, spent: ReleaseLoss, worst: bool) -> Profile:
     """The releases of each report by themselves, composed; 1 for whoever has those of one only."""
-    asked = _reported_more(spent)
-    each = columns(*(of_kinds(report, asked) for report in spent.by_report))
-    different, whose = np.unique(_covering(each, worst), return_inverse=True)
-    found = []
-    for kind in np.flatnonzero(asked)[different].tolist():
+    several = _reported_more(spent)
+    losses = columns(*(of_kinds(report, several) for report in spent.by_report))
+    different, whose = np.unique(_covering(losses, worst), return_inverse=True)
+    compositions = []
+    for kind in np.flatnonzero(several)[different].tolist():
         reports = (of_kinds(report, [kind]) for report in spent.by_report)
         moved = [report for report in reports if report.whole.mu[0] > 0]
-        found.append(reduce(profiles.composed, (_of_one(data, report) for report in moved)))
+        compositions.append(
+            reduce(profiles.composed, (_single_profile(data, report) for report in moved))
+        )
 
     def delta(epsilon: Values) -> Values:
-        wanted = np.broadcast_to(epsilon, np.broadcast_shapes(np.shape(epsilon), asked.shape))
-        told = np.ones(wanted.shape)
-        for kind, owner in zip(np.flatnonzero(asked), whose, strict=True):
-            told[..., kind] = found[owner](wanted[..., kind])
-        return told
+        wanted = np.broadcast_to(epsilon, np.broadcast_shapes(np.shape(epsilon), several.shape))
+        deltas = np.ones(wanted.shape)
+        for kind, owner in zip(np.flatnonzero(several), whose, strict=True):
+            deltas[..., kind] = compositions[owner](wanted[..., kind])
+        return deltas
 
     return delta
 
 
-def _of_one(data: str, spent: Exposure) -> Profile:
+def _single_profile(data: str, spent: ReleaseLoss) -> Profile:
     """Numbers to numbers, for the one kind of person that there is."""
     profile = _together(data, spent, worst=False)
     return lambda epsilon: profile(np.asarray(epsilon)[..., None])[..., 0]
 
 
-def _covering(each: Array, worst: bool) -> Array:
+def _covering(losses: Array, worst: bool) -> Array:
     """For each column the place of one that is nowhere below it: the same one, or where only the
     worst matter one that is below no other."""
-    different, first, back = np.unique(each, axis=1, return_index=True, return_inverse=True)
+    different, first, back = np.unique(losses, axis=1, return_index=True, return_inverse=True)
     if worst:
         above: Values = (different[:, :, None] <= different[:, None, :]).all(axis=0)  # i under j
         front = above.sum(axis=1) == 1  # under nobody else
@@ -174,13 +176,13 @@ def _covering(each: Array, worst: bool) -> Array:
     return np.asarray(first[back.ravel()])
 
 
-def _through_coin(spent: Exposure, asked: Values, worst: bool) -> Profile:
+def _response_bound(spent: ReleaseLoss, selection: Values, worst: bool) -> Profile:
     """The bound with the coin, for those asked."""
     coin = spent.coin
     moved = (coin.label, coin.rest, coin.square, coin.rounding, coin.edge, coin.outside)
-    each = _covered(np.array([spent.epsilon, *moved])[:, asked], worst)
-    epsilon, label, rest, square, rounding, edge, outside = each
-    profile = coin_profile(epsilon, label, rest, square_mu=square, rounding_mu=rounding)
+    parameters = _covered(np.array([spent.epsilon, *moved])[:, selection], worst)
+    epsilon, label, rest, square, rounding, edge, outside = parameters
+    profile = response_profile(epsilon, label, rest, square_mu=square, rounding_mu=rounding)
 
     def delta(target: Values) -> Values:
         return np.minimum(1.0, (profile(target) + edge) / (1 - outside))
@@ -188,10 +190,10 @@ def _through_coin(spent: Exposure, asked: Values, worst: bool) -> Profile:
     return delta
 
 
-def _covered(each: Array, worst: bool) -> Array:
+def _covered(columns: Array, worst: bool) -> Array:
     """The same columns, or larger ones, of which no more than a few are different: a bound for
     more of everything holds for less of it."""
-    kinds, whose = np.unique(each[:, _covering(each, worst)], axis=1, return_inverse=True)
+    kinds, whose = np.unique(columns[:, _covering(columns, worst)], axis=1, return_inverse=True)
     groups = np.array_split(np.arange(kinds.shape[1]), min(_MOST, kinds.shape[1]))
     for group in groups:
         kinds[:, group] = kinds[:, group].max(axis=1, keepdims=True)

@@ -8,7 +8,7 @@ from typing import Self
 from pdml import _validate
 from pdml.accounting import event_groups, randomized_attributes
 from pdml.accounting.events import Event, IterateReleased
-from pdml.accounting.per_release_loss import exposure, side_by_side
+from pdml.accounting.per_release_loss import concatenate_losses, release_loss
 from pdml.errors import InvalidInput
 
 MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
@@ -45,13 +45,13 @@ class Budget:
     labels_delta: float = 1e-6
     colluding: int | None = None  # k; None: all others
 
-    def __new__(cls, *unnamed: object, **given: object) -> Self:
+    def __new__(cls, *unnamed: object, **named: object) -> Self:
         """Refuse, in a sentence, what is no field of it."""
-        known = cls.__dataclass_fields__
-        other = [*map(str, unnamed), *(name for name in given if name not in known)]
+        limits = cls.__dataclass_fields__
+        other = [*map(str, unnamed), *(name for name in named if name not in limits)]
         if other:
             raise InvalidInput(
-                f"a Budget must be given by the names {', '.join(known)}, got {other[0]}",
+                f"a Budget must be given by the names {', '.join(limits)}, got {other[0]}",
                 setting="budget",
             )
         return super().__new__(cls)
@@ -132,8 +132,8 @@ def last_safe_round(
             f"{len(before)}"
         )
     for events in planned:
-        own = event_groups.split(events)
-        rounds = [event.t for event in own.released] or [1 for _ in own.sums]
+        groups = event_groups.group_events(events)
+        rounds = [event.t for event in groups.released] or [1 for _ in groups.sums]
         if len(set(rounds)) < len(rounds):
             twice = next(t for t in rounds if rounds.count(t) > 1)
             why = "a planned training releases once per round"
@@ -141,19 +141,19 @@ def last_safe_round(
     if not planned:
         return 0
     sent = [
-        event_groups.split([*_past(early), *late])
+        event_groups.group_events([*_past(early), *late])
         for early, late in zip(before, planned, strict=True)
     ]
-    spent = side_by_side(
+    spent = concatenate_losses(
         [
-            exposure(each, classes=classes, colluding=budget.colluding, by_round=True)
-            for each in sent
+            release_loss(server_events, classes=classes, colluding=budget.colluding, by_round=True)
+            for server_events in sent
         ]
     )
 
     def holds(t: int) -> bool:
         return all(
-            randomized_attributes.keeps(data, sent, spent.after(t), *budget.limit(data))
+            randomized_attributes.within_limit(data, sent, spent.after(t), *budget.limit(data))
             for data in ("features", "label")
         )
 

@@ -55,9 +55,9 @@ def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Value
     best = np.full(first.shape, inf)
     ends = np.where(np.isinf(first), 0.0, first) + _OFFSETS.reshape(-1, *(1,) * first.ndim)
     for _ in range(1 + _ZOOMS):
-        found = bound(ends)
-        at = np.argmin(found, axis=0)[None]
-        best = np.minimum(best, np.take_along_axis(found, at, axis=0)[0])
+        bounds = bound(ends)
+        at = np.argmin(bounds, axis=0)[None]
+        best = np.minimum(best, np.take_along_axis(bounds, at, axis=0)[0])
         low = np.take_along_axis(ends, np.maximum(at - 1, 0), axis=0)[0]
         high = np.take_along_axis(ends, np.minimum(at + 1, len(ends) - 1), axis=0)[0]
         ends = np.linspace(low, high, _POINTS)

@@ -15,7 +15,7 @@ CLOSE = 1e-9
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
-def plain(event: Event) -> dict[str, Any]:
+def encode_event(event: Event) -> dict[str, Any]:
     """The fields of an event, and its kind.
 
     Parameters
@@ -35,16 +35,16 @@ def plain(event: Event) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    return [_listed(each) for each in value] if isinstance(value, tuple) else value
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
 
 
-def event_of(values: Mapping[str, Any]) -> Event:
-    """The inverse of `plain`, for values that somebody else may have written.
+def decode_event(values: Mapping[str, Any]) -> Event:
+    """The inverse of `encode_event`, for values that somebody else may have written.
 
     Parameters
     ----------
     values : mapping
-        As `plain` returns them.
+        As `encode_event` returns them.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def event_of(values: Mapping[str, Any]) -> Event:
         if kind is None or fields.keys() - kind.__dataclass_fields__.keys():
             raise ValueError("its kind or a field is unknown")
         event = msgspec.convert(fields, kind)
-        parts = (each for value in vars(event).values() for each in _parts(value))
+        parts = (item for value in vars(event).values() for item in _parts(value))
         numbers = [part for part in parts if isinstance(part, (int, float))]
         if not all(value >= 0 for value in numbers):
             raise ValueError("its numbers must be at least 0")
@@ -74,7 +74,7 @@ def event_of(values: Mapping[str, Any]) -> Event:
 
 def _parts(value: Any) -> list[Any]:
     return (
-        [part for each in value for part in _parts(each)] if isinstance(value, tuple) else [value]
+        [part for item in value for part in _parts(item)] if isinstance(value, tuple) else [value]
     )
 
 
@@ -82,7 +82,7 @@ def dumps(event: Event) -> str:
     """One line of JSON; Python writes floats so that they read back exactly, and infinity as
     Infinity.
     """
-    return json.dumps(plain(event), sort_keys=True)
+    return json.dumps(encode_event(event), sort_keys=True)
 
 
 def loads(text: str) -> Event:
@@ -95,20 +95,20 @@ def loads(text: str) -> Event:
         raise _refused(text, error) from None
     if not isinstance(values, dict):
         raise _refused(text, "it is no table")
-    return event_of(values)
+    return decode_event(values)
 
 
-def _refused(shown: str, why: object) -> DataError:
+def _refused(text: str, why: object) -> DataError:
     kinds = ", ".join(_KINDS)
-    return DataError(f"an event of the ledger must be one of {kinds}, got {shown[:80]!r} ({why})")
+    return DataError(f"an event of the ledger must be one of {kinds}, got {text[:80]!r} ({why})")
 
 
-def difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
+def describe_difference(claims: Sequence[Event], planned: Sequence[Event]) -> str:
     """The first event that is not the planned one, in words.
 
     Parameters
     ----------
-    told : sequence of Event
+    claims : sequence of Event
         What somebody says was spent.
     planned : sequence of Event
         What a plan spends.
@@ -119,19 +119,21 @@ def difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
         "" if there is none: machines may differ in the last bits of a logarithm, and in no more.
         An encoding that is not told passes, as it counts for no less.
     """
-    if len(told) != len(planned):
-        return f"{len(told)} events, the plan has {len(planned)}"
-    for number, (one, other) in enumerate(zip(told, planned, strict=True), start=1):
-        said, known = plain(one), plain(other)
-        if said.get("encoding") == "":
-            known["encoding"] = ""
-        same = type(one) is type(other) and all(map(_close, said.values(), known.values()))
+    if len(claims) != len(planned):
+        return f"{len(claims)} events, the plan has {len(planned)}"
+    for number, (claim, other) in enumerate(zip(claims, planned, strict=True), start=1):
+        claim_fields, plan_fields = encode_event(claim), encode_event(other)
+        if claim_fields.get("encoding") == "":
+            plan_fields["encoding"] = ""
+        same = type(claim) is type(other) and all(
+            map(_close, claim_fields.values(), plan_fields.values())
+        )
         if not same:
-            return f"event {number} is {one}, the plan has {other}"
+            return f"event {number} is {claim}, the plan has {other}"
     return ""
 
 
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return isclose(one, other, rel_tol=CLOSE, abs_tol=0.0)
-    return bool(one == other)
+def _close(value: Any, other: Any) -> bool:
+    if isinstance(value, float) and isinstance(other, float):
+        return isclose(value, other, rel_tol=CLOSE, abs_tol=0.0)
+    return bool(value == other)

@@ -23,7 +23,7 @@ ENDLESS = 1e150  # stands for an infinite ratio: its square is still a number, a
 
 
 @dataclass(frozen=True)
-class Split:
+class EventGroups:
     """One server's events by kind; ``flips`` are the ε of every report of its labels, ``menu`` all
     that are in use, where labels were reported once and it is known."""
 
@@ -36,13 +36,13 @@ class Split:
     counts: tuple[CountsReleased, ...] = ()
     answers: tuple[AnswerFlipped, ...] = ()  # of the record, each through a coin of its own
     in_clear: bool = True  # others came as they are
-    by_report: tuple["Split", ...] = ()  # the same, by the report that went into each release
+    by_report: tuple["EventGroups", ...] = ()  # the same, by the report that went into each release
 
     @property
-    def own_epsilon(self) -> float:
+    def server_epsilon(self) -> float:
         """ε of a label against its own server: a flip hides nothing from whoever made it, nor from
         whoever counts true labels."""
-        return inf if provenance.is_seen(self.by) or self.counts else self.epsilon
+        return inf if provenance.server_may_know_labels(self.by) or self.counts else self.epsilon
 
     @property
     def epsilon(self) -> float:
@@ -50,7 +50,7 @@ class Split:
         return sum(self.flips) if self.flips else inf
 
 
-def split(events: Sequence[Event]) -> Split:
+def group_events(events: Sequence[Event]) -> EventGroups:
     """Sort the events of one server; an unknown one is refused, because its cost is."""
     flips: list[LabelFlipped] = []
     by = provenance.DEVICES
@@ -82,7 +82,7 @@ def split(events: Sequence[Event]) -> Split:
                 )
     menu = flips[0].epsilons if len(flips) == 1 and min(flips[0].epsilons, default=0) > 0 else ()
     epsilons = tuple(flip.epsilon for flip in flips)
-    return Split(
+    return EventGroups(
         epsilons,
         tuple(noised),
         tuple(released),
@@ -99,14 +99,16 @@ def split(events: Sequence[Event]) -> Split:
 def _by_report(
     flips: Sequence[LabelFlipped],
     releases: Sequence[ObjectiveNoised | IterateReleased | SumsReleased],
-) -> tuple[Split, ...]:
+) -> tuple[EventGroups, ...]:
     """One for each of several reports; none where it is not known which one went into a release."""
     reports = {flip.epsilon: flip for flip in flips}
-    known = {each.report_epsilon for each in releases} <= set(reports)
-    if not known or not 1 < len(reports) == len(flips):
+    attributed = {release.report_epsilon for release in releases} <= set(reports)
+    if not attributed or not 1 < len(reports) == len(flips):
         return ()
     return tuple(
-        split([flip, *(each for each in releases if each.report_epsilon == epsilon)])
+        group_events(
+            [flip, *(release for release in releases if release.report_epsilon == epsilon)]
+        )
         for epsilon, flip in reports.items()
     )
 
@@ -122,7 +124,7 @@ def root(square: Array) -> Array:
     return np.where(square > ENDLESS, inf, np.sqrt(square))
 
 
-def summed(events: Sequence[Event]) -> tuple[Event, ...]:
+def merge_iterates(events: Sequence[Event]) -> tuple[Event, ...]:
     """The same spending in fewer events: all iterates as the one Gaussian release that they equal.
 
     Parameters
@@ -138,20 +140,20 @@ def summed(events: Sequence[Event]) -> tuple[Event, ...]:
         have the same sensitivities, as those of one training have: otherwise their parts do not
         add up, and all of it counts as such.
     """
-    released = split(events).released
+    released = group_events(events).released
     others = tuple(event for event in events if not isinstance(event, IterateReleased))
     if not released:
         return others
     noise = np.array([event.stddev for event in released])
 
     def together(moved: list[float]) -> float:
-        each = ratios(np.array(moved), noise)
-        return float(root((each * each).sum()))
+        terms = ratios(np.array(moved), noise)
+        return float(root((terms * terms).sum()))
 
     slack = [e.solver_slack for e in released if e.solver_slack is not None]
     kinds = {(e.label_sensitivity, e.record_sensitivity, e.solver_slack) for e in released}
     reports = {event.report_epsilon for event in released}
-    one = IterateReleased(
+    release = IterateReleased(
         t=1,
         stddev=1.0,
         label_sensitivity=together([event.label_sensitivity for event in released]),
@@ -159,4 +161,4 @@ def summed(events: Sequence[Event]) -> tuple[Event, ...]:
         solver_slack=together(slack) if slack and len(kinds) == 1 else None,
         report_epsilon=reports.pop() if len(reports) == 1 else 0.0,
     )
-    return (*others, one)
+    return (*others, release)

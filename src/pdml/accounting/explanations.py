@@ -3,8 +3,8 @@
 from math import isinf
 
 from pdml.accounting import bounds, provenance
-from pdml.accounting.event_groups import Split
-from pdml.accounting.randomized_attributes import Row
+from pdml.accounting.event_groups import EventGroups
+from pdml.accounting.randomized_attributes import AnswerRow
 
 _HIDES = {
     bounds.THETA: "iterate noise over all rounds sent",
@@ -12,13 +12,13 @@ _HIDES = {
     bounds.BOTH: "both noises together",
     bounds.WHOLE: "iterate noise over all rounds sent",
     bounds.ONCE: "label part counted once, the rest in every round",
-    bounds.COIN: "label part counted once, with the device's coin",
+    bounds.RESPONSE: "label part counted once, with the device's coin",
 }
 RESTS_ON = (
     "This rests on a stream cipher and on keys that their owners keep to themselves, and on the "
     "others having added their noise."
 )
-_OWN = {
+_SERVER_REASONS = {
     "own server": "the own server receives them: no protection",
     "own and others together": "no protection",
 }
@@ -27,12 +27,12 @@ _OWN = {
 COUNTED = "the own server has the true label, with which it evaluated the model: no protection"
 
 
-def features_against_own(adversary: str) -> str:
+def features_against_server(adversary: str) -> str:
     """Why features have no protection against whoever receives them."""
-    return _OWN[adversary]
+    return _SERVER_REASONS[adversary]
 
 
-def answers_against_own(row: Row, by: str, epsilon: float) -> str:
+def answers_against_server(row: AnswerRow, by: str, epsilon: float) -> str:
     """How randomised answers stand against whoever receives the report; ``by``: who tossed the
     coins (`provenance.RANDOMISED_BY`).
     """
@@ -42,14 +42,14 @@ def answers_against_own(row: Row, by: str, epsilon: float) -> str:
     return how if coins == 1 else f"{coins} coins added up, each {how}"
 
 
-def answers_against_others(row: Row, sent: Split, colluding: int | None) -> str:
+def answers_against_others(row: AnswerRow, sent: EventGroups, colluding: int | None) -> str:
     """What hides randomised answers from the other servers."""
     if not sent.released and not sent.sums and not sent.counts:
         return "nothing was sent"
     if sent.counts:
         return "what hides the record alone: it was evaluated with its true answers"
     many = "its coin" if len(row.answers) + row.label == 1 else "all its coins together"
-    among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
+    among = [1 if colluding is None else release.hidden_among - colluding for release in sent.sums]
     hidden = f", in the total of {min(among)} servers" if sent.sums and min(among) > 1 else ""
     return f"{many}, then what hides the record{hidden}"
 
@@ -65,7 +65,7 @@ def evaluations(count: int) -> str:
 
 
 def against_others(
-    data: str, bound: str, epsilon: float, sent: Split, colluding: int | None
+    data: str, bound: str, epsilon: float, sent: EventGroups, colluding: int | None
 ) -> str:
     """What hides a label or a record from the other servers.
 
@@ -91,20 +91,24 @@ def against_others(
         return "nothing was sent"
     if isinf(epsilon):
         return "no noise hides it"
-    told = [_of_training(data, bound, sent, colluding)] if sent.released or sent.sums else []
+    reasons = [_of_training(data, bound, sent, colluding)] if sent.released or sent.sums else []
     if sent.counts:
-        told.append(f"noise on the counts of {evaluations(len(sent.counts))} with the true label")
-    return ", and ".join(told)
+        reasons.append(
+            f"noise on the counts of {evaluations(len(sent.counts))} with the true label"
+        )
+    return ", and ".join(reasons)
 
 
-def _of_training(data: str, bound: str, sent: Split, colluding: int | None) -> str:
+def _of_training(data: str, bound: str, sent: EventGroups, colluding: int | None) -> str:
     if bound == bounds.ALONE:
         return "randomised response alone"
     parts = [_HIDES.get(bound, "noise in all rounds sent")] if sent.released else []
     if sent.sums:
-        among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
+        among = [
+            1 if colluding is None else release.hidden_among - colluding for release in sent.sums
+        ]
         hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
-        coin = bound == bounds.COIN and not isinf(sent.epsilon) and not sent.released
+        coin = bound == bounds.RESPONSE and not isinf(sent.epsilon) and not sent.released
         tossed = ", with the device's coin" if coin else ""
         parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
     if bound == bounds.BY_REPORT:

@@ -27,9 +27,9 @@ from pdml.accounting import (
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
-from pdml.accounting.ledger_row import Line, arranged, few_coalitions
+from pdml.accounting.ledger_row import LedgerRow, merge_rows, representative_coalition_sizes
 from pdml.accounting.per_person import Reports, UserLines, user_lines
-from pdml.accounting.per_release_loss import Exposure, exposure, side_by_side
+from pdml.accounting.per_release_loss import ReleaseLoss, concatenate_losses, release_loss
 from pdml.accounting.profiles import Profile
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.formatting import notebook
@@ -64,13 +64,13 @@ class Ledger:
 
     def __str__(self) -> str:
         """The table."""
-        return notebook.as_text(*self._shown(reasons=False))
+        return notebook.as_text(*self._tabulate(reasons=False))
 
     def _repr_html_(self) -> str:
         """The table, and why each line is so, for notebooks."""
-        return notebook.as_html(*self._shown(reasons=True))
+        return notebook.as_html(*self._tabulate(reasons=True))
 
-    def _shown(self, *, reasons: bool) -> tuple[str, list[notebook.Sheet], tuple[str, ...]]:
+    def _tabulate(self, *, reasons: bool) -> tuple[str, list[notebook.Sheet], tuple[str, ...]]:
         title = f"Who can learn what of whoever is protected least (noise: {self.source})"
         notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in self.notes)
         return title, [ledger_display.sheet(self.overview(), reasons=reasons)], notes
@@ -98,24 +98,24 @@ class Ledger:
         row = self._row(data, adversary, colluding)
         if adversary == "other servers":
             spent = self._exposure(server, colluding=colluding)
-            found = randomized_attributes.against_others(data, row, [self._sent[server]], spent)
-            return profiles.worst_of(found)
+            per_kind = randomized_attributes.against_others(data, row, [self._sent[server]], spent)
+            return profiles.worst_of(per_kind)
         if row is not None:
-            return profiles.pure_profile(row.own_epsilon(self._sent[server]))
+            return profiles.pure_profile(row.server_epsilon(self._sent[server]))
         if data == "features":
             return profiles.nothing_profile
-        return profiles.pure_profile(self._sent[server].own_epsilon)
+        return profiles.pure_profile(self._sent[server].server_epsilon)
 
     @cached_property
-    def _rows(self) -> dict[str, randomized_attributes.Row]:
+    def _rows(self) -> dict[str, randomized_attributes.AnswerRow]:
         """Of answers that went through coins of their own; features, too, where all did."""
-        found = {row.name: row for row in randomized_attributes.rows(self._sent)}
+        rows = {row.name: row for row in randomized_attributes.rows(self._sent)}
         whole = randomized_attributes.features(self._sent)
-        return found if whole is None else found | {"features": whole}
+        return rows if whole is None else rows | {"features": whole}
 
     def _row(
         self, data: str, adversary: str, colluding: int | None
-    ) -> randomized_attributes.Row | None:
+    ) -> randomized_attributes.AnswerRow | None:
         """None: the label, or features of which some came as they are."""
         _check_row(self.data, data, adversary, colluding)
         return self._rows.get(data)
@@ -127,24 +127,24 @@ class Ledger:
 
     def _exposure(
         self, server: int | None = None, *, colluding: int | None = None, by_round: bool = False
-    ) -> Exposure:
+    ) -> ReleaseLoss:
         """Of all servers' people, or of one server's."""
-        return side_by_side(self._people(server, colluding, by_round))
+        return concatenate_losses(self._people(server, colluding, by_round))
 
     def _people(
         self, server: int | None, colluding: int | None, by_round: bool = False
-    ) -> list[Exposure]:
+    ) -> list[ReleaseLoss]:
         """Of each server's people, or of one server's; all lines ask for the same."""
         chosen = self._different if server is None else [server]
         for i in chosen:
             if (i, colluding, by_round) not in self._kept:
-                self._kept[i, colluding, by_round] = exposure(
+                self._kept[i, colluding, by_round] = release_loss(
                     self._sent[i], classes=self.classes, colluding=colluding, by_round=by_round
                 )
         return [self._kept[i, colluding, by_round] for i in chosen]
 
     @cached_property
-    def _kept(self) -> dict[tuple[int, int | None, bool], Exposure]:
+    def _kept(self) -> dict[tuple[int, int | None, bool], ReleaseLoss]:
         return {}
 
     @cached_property
@@ -153,8 +153,8 @@ class Ledger:
         return list({events: i for i, events in enumerate(self.events)}.values())
 
     @cached_property
-    def _sent(self) -> list[event_groups.Split]:
-        return [event_groups.split(events) for events in self.events]
+    def _sent(self) -> list[event_groups.EventGroups]:
+        return [event_groups.group_events(events) for events in self.events]
 
     def line(
         self,
@@ -163,7 +163,7 @@ class Ledger:
         server: int | None = None,
         *,
         colluding: int | None = None,
-    ) -> Line:
+    ) -> LedgerRow:
         """One row of the table.
 
         Parameters
@@ -179,7 +179,7 @@ class Ledger:
 
         Returns
         -------
-        Line
+        LedgerRow
 
         Guarantees
         ----------
@@ -192,42 +192,44 @@ class Ledger:
         if adversary == "other servers":
             return self._worst(data, row, self._people(server, colluding), sent, colluding)
         if row is not None:
-            spent = [row.own_epsilon(each) for each in sent]
-            known = provenance.worst(*(each.by for each in sent))
-            reason = explanations.answers_against_own(row, known, max(spent))
+            spent = [row.server_epsilon(groups) for groups in sent]
+            randomiser = provenance.worst(*(groups.by for groups in sent))
+            reason = explanations.answers_against_server(row, randomiser, max(spent))
         elif data == "features":
-            spent, reason = [inf], explanations.features_against_own(adversary)
+            spent, reason = [inf], explanations.features_against_server(adversary)
         else:
-            spent = [each.own_epsilon for each in sent]
-            worst = [each for each in sent if each.own_epsilon == max(spent)]
-            known = provenance.worst(*(each.by for each in worst))
-            reason = provenance.reason(known, max(spent), alone=adversary == "own server")
-            if any(each.counts for each in worst):
+            spent = [groups.server_epsilon for groups in sent]
+            worst = [groups for groups in sent if groups.server_epsilon == max(spent)]
+            randomiser = provenance.worst(*(groups.by for groups in worst))
+            reason = provenance.reason(randomiser, max(spent), alone=adversary == "own server")
+            if any(groups.counts for groups in worst):
                 reason = explanations.COUNTED
-        return Line(data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding)
+        return LedgerRow(
+            data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding
+        )
 
     def _worst(
         self,
         data: str,
-        row: randomized_attributes.Row | None,
-        people: list[Exposure],
-        sent: list[event_groups.Split],
+        row: randomized_attributes.AnswerRow | None,
+        people: list[ReleaseLoss],
+        sent: list[event_groups.EventGroups],
         colluding: int | None = None,
-    ) -> Line:
+    ) -> LedgerRow:
         """Whoever is worst off against other servers, of each server's people."""
-        spent = side_by_side(people)
+        spent = concatenate_losses(people)
         profile = randomized_attributes.against_others(data, row, sent, spent)
         epsilons = profiles.epsilon_at(profile, self.delta)
         worst = int(np.argmax(epsilons))
-        ends = np.cumsum([len(each.epsilon) for each in people])
+        ends = np.cumsum([len(part.epsilon) for part in people])
         whose = sent[int(np.searchsorted(ends, worst, side="right"))]
         if row is None:
             bound = bounds.winners(data, spent, epsilons, profile(epsilons))[worst]
-            found = (data, bound, float(epsilons[worst]), whose, colluding)
-            reason = explanations.against_others(*found)
+            arguments = (data, bound, float(epsilons[worst]), whose, colluding)
+            reason = explanations.against_others(*arguments)
         else:
             reason = explanations.answers_against_others(row, whose, colluding)
-        return Line(
+        return LedgerRow(
             data=data,
             adversary="other servers",
             epsilon=float(epsilons[worst]),
@@ -237,7 +239,7 @@ class Ledger:
             colluding=colluding,
         )
 
-    def coalitions(self, data: str) -> list[Line]:
+    def coalitions(self, data: str) -> list[LedgerRow]:
         """What k other servers learn together, for every k from one to all.
 
         Parameters
@@ -247,7 +249,7 @@ class Ledger:
 
         Returns
         -------
-        list of Line
+        list of LedgerRow
             n - 1 of them, n being the servers among which sums were hidden, or all servers; never
             falling with k, and all the same where nothing was hidden in a total.
         """
@@ -257,16 +259,18 @@ class Ledger:
 
     def _hidden_among(self) -> int:
         """The most servers whose sums appear in one total only; without one, all servers."""
-        most = max((event.hidden_among for each in self._sent for event in each.sums), default=1)
+        most = max(
+            (event.hidden_among for groups in self._sent for event in groups.sums), default=1
+        )
         return most if most > 1 else len(self.events)
 
-    def lines(self, server: int | None = None) -> list[Line]:
+    def lines(self, server: int | None = None) -> list[LedgerRow]:
         """The whole table."""
         return [
             self.line(data, adversary, server) for data in self.data for adversary in ADVERSARIES
         ]
 
-    def overview(self, colluding: int | None = None) -> list[Line]:
+    def overview(self, colluding: int | None = None) -> list[LedgerRow]:
         """The whole table and, where it matters how many collude, a few coalitions.
 
         Parameters
@@ -276,15 +280,17 @@ class Ledger:
 
         Returns
         -------
-        list of Line
+        list of LedgerRow
             `lines`; where sums were masked, those against other servers once for each of
-            `few_coalitions`.
+            `representative_coalition_sizes`.
         """
         if not self.masked:
             return self.lines()
-        few = few_coalitions(self._hidden_among() - 1, colluding)
-        found = [self.line(data, "other servers", colluding=k) for data in self.data for k in few]
-        return arranged(self.lines(), found)
+        few = representative_coalition_sizes(self._hidden_among() - 1, colluding)
+        coalitions = [
+            self.line(data, "other servers", colluding=k) for data in self.data for k in few
+        ]
+        return merge_rows(self.lines(), coalitions)
 
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
@@ -305,7 +311,7 @@ class Ledger:
     def _within(self, data: str, budget: Budget) -> bool:
         spent = self._exposure(colluding=budget.colluding)
         sent = [self._sent[i] for i in self._different]
-        return randomized_attributes.keeps(data, sent, spent, *budget.limit(data))
+        return randomized_attributes.within_limit(data, sent, spent, *budget.limit(data))
 
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
@@ -330,12 +336,12 @@ class Ledger:
 
     def _amount(self) -> str:
         """How much was sent, in words."""
-        rounds = max((e.t for each in self._sent for e in each.released), default=0)
-        exchanges = max((len(each.sums) for each in self._sent), default=0)
-        counts = max((len(each.counts) for each in self._sent), default=0)
-        said = [explanations.exchanges(exchanges)] if exchanges else []
-        said += [explanations.evaluations(counts)] if counts else []
-        return " and ".join([*said, f"{rounds} rounds"] if rounds or not said else said)
+        rounds = max((e.t for groups in self._sent for e in groups.released), default=0)
+        exchanges = max((len(groups.sums) for groups in self._sent), default=0)
+        counts = max((len(groups.counts) for groups in self._sent), default=0)
+        phrases = [explanations.exchanges(exchanges)] if exchanges else []
+        phrases += [explanations.evaluations(counts)] if counts else []
+        return " and ".join([*phrases, f"{rounds} rounds"] if rounds or not phrases else phrases)
 
     def _way_out(self, budget: Budget) -> str:
         sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]
@@ -361,27 +367,27 @@ class Ledger:
             )
         return user_lines(self.events, self.reports, delta=self.delta, classes=self.classes)
 
-    def user_line(self, record: int) -> list[Line]:
+    def user_line(self, record: int) -> list[LedgerRow]:
         """The whole table as it stands for one record."""
         if self.reports is None or not 0 <= record < len(self.reports.servers):
-            known = 0 if self.reports is None else len(self.reports.servers)
+            count = 0 if self.reports is None else len(self.reports.servers)
             raise InvalidInput(
-                f"record must be the index of one of the {known} known reports, got {record}"
+                f"record must be the index of one of the {count} known reports, got {record}"
             )
         server = int(self.reports.servers[record])
         kind = (self.reports.epsilons[record], self.reports.weights[record])
-        own = exposure(self._sent[server], *kind, classes=self.classes)
-        chosen = {name: each[record] for name, each in self.reports.answers.items()}
+        person = release_loss(self._sent[server], *kind, classes=self.classes)
+        chosen = {name: epsilons[record] for name, epsilons in self.reports.answers.items()}
         table = []
         for line in self.lines(server):
             row = self._rows.get(line.data)
-            row = None if row is None else row.chosen(chosen)
+            row = None if row is None else row.with_epsilons(chosen)
             if line.adversary == "other servers":
-                line = self._worst(line.data, row, [own], [self._sent[server]])
+                line = self._worst(line.data, row, [person], [self._sent[server]])
             elif not isinf(line.epsilon):
-                mine = 0.0 if row is None else row.coins({})
-                mine += float(own.epsilon[0]) if row is None or row.label else 0.0
-                line = replace(line, epsilon=mine, certainty=float(expit(mine)))
+                epsilon = 0.0 if row is None else row.answers_epsilon({})
+                epsilon += float(person.epsilon[0]) if row is None or row.label else 0.0
+                line = replace(line, epsilon=epsilon, certainty=float(expit(epsilon)))
             table.append(line)
         return table
 
@@ -393,10 +399,10 @@ class Ledger:
         spent, row = self._exposure(by_round=True), self._rows.get(data)
         sent = [self._sent[i] for i in self._different]
         forms = randomized_attributes.closed(data, row, sent, spent)
-        each = profiles.epsilon_at(forms, self.delta)[1:]
+        round_epsilons = profiles.epsilon_at(forms, self.delta)[1:]
         last = randomized_attributes.against_others(data, row, sent, self._exposure())
         at_the_end = profiles.epsilon_at(last, self.delta)  # nobody knew more before
-        worst: list[float] = np.minimum(each, at_the_end).max(axis=1).tolist()
+        worst: list[float] = np.minimum(round_epsilons, at_the_end).max(axis=1).tolist()
         return worst
 
     def feature_epsilons(self) -> list[float]:
@@ -405,16 +411,16 @@ class Ledger:
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON; infinity as the string "inf"."""
-        each = self.every_coalition
+        coalitions = self.every_coalition
         return {
             "source": self.source,
             "delta": self.delta,
             "lines": [line.to_dict() for line in self.lines()],
-            **({"coalitions": [line.to_dict() for line in each]} if each else {}),
+            **({"coalitions": [line.to_dict() for line in coalitions]} if coalitions else {}),
         }
 
     @property
-    def every_coalition(self) -> tuple[Line, ...]:
+    def every_coalition(self) -> tuple[LedgerRow, ...]:
         """`coalitions` of each row; none where all coalitions learn the same."""
         kinds = self.data if self.masked else ()
         return tuple(line for data in kinds for line in self.coalitions(data))
@@ -422,7 +428,7 @@ class Ledger:
     @property
     def masked(self) -> bool:
         """Whether something appears in a total only, so that it matters how many collude."""
-        return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
+        return any(event.hidden_among > 1 for groups in self._sent for event in groups.sums)
 
 
 def _counted(many: int, noun: str) -> str:
@@ -430,12 +436,12 @@ def _counted(many: int, noun: str) -> str:
 
 
 def _check_row(
-    known: Sequence[str], data: str, adversary: str, colluding: int | None = None
+    rows: Sequence[str], data: str, adversary: str, colluding: int | None = None
 ) -> None:
     if colluding is not None:
         _validate.integer("colluding", colluding, low=1, why="each server sees something")
-    if data not in known or adversary not in ADVERSARIES:
+    if data not in rows or adversary not in ADVERSARIES:
         raise InvalidInput(
-            f"the ledger has rows for {tuple(known)} against {ADVERSARIES}, got {data!r} against "
+            f"the ledger has rows for {tuple(rows)} against {ADVERSARIES}, got {data!r} against "
             f"{adversary!r}"
         )

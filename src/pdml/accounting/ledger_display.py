@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import isinf
 from typing import Any
 
-from pdml.accounting.ledger_row import Line
+from pdml.accounting.ledger_row import LedgerRow
 from pdml.formatting.notebook import Sheet
 
 COLUMNS = ("data", "against", "epsilon", "delta", "how sure they can be")
@@ -16,12 +16,12 @@ _WHOM = {
 _CERTAIN = 0.9995  # never rounded up to certainty
 
 
-def sheet(lines: Iterable[Line], *, reasons: bool = False) -> Sheet:
+def sheet(lines: Iterable[LedgerRow], *, reasons: bool = False) -> Sheet:
     """The table of a ledger.
 
     Parameters
     ----------
-    lines : iterable of Line
+    lines : iterable of LedgerRow
         Its rows.
     reasons : bool
         Also why each is so.
@@ -34,12 +34,12 @@ def sheet(lines: Iterable[Line], *, reasons: bool = False) -> Sheet:
     return Sheet(columns=COLUMNS + (("why",) if reasons else ()), rows=tuple(rows))
 
 
-def frame(lines: Iterable[Line]) -> Any:
+def frame(lines: Iterable[LedgerRow]) -> Any:
     """The table as a pandas DataFrame, numbers as they are.
 
     Parameters
     ----------
-    lines : iterable of Line
+    lines : iterable of LedgerRow
         Its rows.
 
     Returns
@@ -56,11 +56,11 @@ def frame(lines: Iterable[Line]) -> Any:
     with needed():
         import pandas as pd
     names = ("data", "adversary", "colluding", "epsilon", "delta", "certainty", "reason")
-    found = pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
-    return found.astype({"colluding": "Int64"})
+    table = pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
+    return table.astype({"colluding": "Int64"})
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: LedgerRow) -> tuple[str, ...]:
     k = line.colluding
     whom = _WHOM[line.adversary]
     if k is not None:

@@ -6,7 +6,7 @@ from math import isinf
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerRow:
     """One row of the ledger: (ε, δ) of a piece of data against an adversary, and why.
 
     ``certainty`` is how sure the adversary can be of the truth, from even odds, but for a chance of
@@ -24,7 +24,7 @@ class Line:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; infinity as the string "inf"."""
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "data": self.data,
             "adversary": self.adversary,
             "epsilon": "inf" if isinf(self.epsilon) else self.epsilon,
@@ -32,10 +32,10 @@ class Line:
             "certainty": self.certainty,
             "reason": self.reason,
         }
-        return told if self.colluding is None else {**told, "colluding": self.colluding}
+        return fields if self.colluding is None else {**fields, "colluding": self.colluding}
 
 
-def few_coalitions(others: int, also: int | None = None) -> list[int]:
+def representative_coalition_sizes(others: int, also: int | None = None) -> list[int]:
     """Numbers of colluding servers that are worth a line for people.
 
     Parameters
@@ -50,26 +50,26 @@ def few_coalitions(others: int, also: int | None = None) -> list[int]:
     list of int
         One, half of the others, all of them, and ``also``; ascending.
     """
-    shown = {1, max(1, others // 2), others}
-    return sorted(shown | ({also} if also is not None and 1 <= also <= others else set()))
+    sizes = {1, max(1, others // 2), others}
+    return sorted(sizes | ({also} if also is not None and 1 <= also <= others else set()))
 
 
-def arranged(table: Sequence[Line], coalitions: Sequence[Line]) -> list[Line]:
+def merge_rows(table: Sequence[LedgerRow], coalitions: Sequence[LedgerRow]) -> list[LedgerRow]:
     """A table with coalitions in the place of all other servers together, if there are any.
 
     Parameters
     ----------
-    table : sequence of Line
+    table : sequence of LedgerRow
         As `Ledger.lines` gives it.
-    coalitions : sequence of Line
+    coalitions : sequence of LedgerRow
         Some of `Ledger.coalitions` of each kind of data, those of all others among them.
 
     Returns
     -------
-    list of Line
+    list of LedgerRow
     """
-    found: list[Line] = []
+    rows: list[LedgerRow] = []
     for line in table:
-        some = [each for each in coalitions if each.data == line.data]
-        found += some if some and line.adversary == "other servers" else [line]
-    return found
+        some = [coalition for coalition in coalitions if coalition.data == line.data]
+        rows += some if some and line.adversary == "other servers" else [line]
+    return rows

@@ -31,8 +31,8 @@ class Bound:
 
 def shifts(event: ObjectiveNoised) -> tuple[float, float]:
     """How far the loudest report moves what η hides: with its weight, and whatever it weighs."""
-    known = event.label_shift if event.fixed_shift is None else event.fixed_shift
-    fixed = min(known, event.label_shift)
+    rounding = event.label_shift if event.fixed_shift is None else event.fixed_shift
+    fixed = min(rounding, event.label_shift)
     return event.n_servers * (event.label_shift - fixed), event.n_servers * fixed
 
 
@@ -52,8 +52,8 @@ def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> 
     flat = np.zeros_like(scale) if events else np.ones_like(scale)
     kept = 1.0
     for event in events:
-        own, fixed = shifts(event)
-        shift = scale * own + fixed
+        label_shift, fixed = shifts(event)
+        shift = scale * label_shift + fixed
         if event.kind == "none" or event.bound == 0:
             flat = np.ones_like(scale)
             continue
@@ -72,9 +72,9 @@ def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> 
             # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k|
             # <= R, so that for a given Euclidean shift up to R the worst direction spreads it
             # evenly; beyond R nothing is claimed.
-            each = np.minimum(0.5, shift / (2 * event.bound)) / sqrt(event.size)
+            share = np.minimum(0.5, shift / (2 * event.bound)) / sqrt(event.size)
             flat = flat + np.where(
-                shift <= event.bound, -np.expm1(event.size * np.log1p(-each)), 1.0
+                shift <= event.bound, -np.expm1(event.size * np.log1p(-share)), 1.0
             )
         elif event.kind == "uniform_ball":
             # Two balls of radius R whose centres are s apart: the share of one outside the other,

@@ -16,7 +16,7 @@ from pdml._types import Array, IntArray
 from pdml.accounting import bounds, event_groups, profiles, randomized_attributes
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import Event
-from pdml.accounting.per_release_loss import Exposure, exposure
+from pdml.accounting.per_release_loss import ReleaseLoss, release_loss
 from pdml.accounting.profiles import Profile
 from pdml.errors import InvalidInput
 
@@ -60,7 +60,7 @@ class Reports:
 class AnswerLines:
     """Of one randomised answer, or of all with the label: one entry per record, as `UserLines`."""
 
-    own_server: Array
+    receiving_server: Array
     other_servers: Array
     other_servers_certainty: Array
 
@@ -73,7 +73,7 @@ class UserLines:
     the own server it is e^ε/(1 + e^ε), without exception.
     """
 
-    label_own_server: (
+    label_receiving_server: (
         Array  # pure ε of all reports, ∞ if that server had the label; own and others alike
     )
     label_other_servers: Array  # ε_J of the person's own flips and weight
@@ -85,7 +85,7 @@ class UserLines:
     answers: Mapping[str, AnswerLines] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.label_own_server)
+        return len(self.label_receiving_server)
 
 
 def user_lines(
@@ -98,52 +98,52 @@ def user_lines(
         events
     ):
         raise InvalidInput(f"reports must name servers from 0 to {len(events) - 1}")
-    rows = randomized_attributes.rows([event_groups.split(happened) for happened in events])
+    rows = randomized_attributes.rows([event_groups.group_events(happened) for happened in events])
     lines = np.zeros((5 + 3 * len(rows), len(reports.epsilons)))
-    asked = [reports.epsilons, reports.weights, *reports.answers.values()]
+    choices = [reports.epsilons, reports.weights, *reports.answers.values()]
     for server, happened in enumerate(events):
-        mine = np.flatnonzero(reports.servers == server)
-        if not len(mine):
+        records = np.flatnonzero(reports.servers == server)
+        if not len(records):
             continue
-        sent = event_groups.split(happened)
-        each = np.column_stack([one[mine] for one in asked])
-        kinds, back = np.unique(each, axis=0, return_inverse=True)
+        sent = event_groups.group_events(happened)
+        people = np.column_stack([values[records] for values in choices])
+        kinds, back = np.unique(people, axis=0, return_inverse=True)
         parts = []
         for start in range(0, len(kinds), _AT_ONCE):
-            own, loud, *chosen = kinds[start : start + _AT_ONCE].T
-            spent = exposure(sent, own, loud, classes=classes)
+            epsilons, loud, *chosen = kinds[start : start + _AT_ONCE].T
+            spent = release_loss(sent, epsilons, loud, classes=classes)
             chose = dict(zip(reports.answers, chosen, strict=True))
             parts.append(_lines(rows, sent, spent, chose, delta))
-        lines[:, mine] = np.concatenate(parts, axis=1)[:, back.ravel()]
-    own, label, label_sure, features, features_sure, *more = lines
+        lines[:, records] = np.concatenate(parts, axis=1)[:, back.ravel()]
+    label_receiving, label, label_sure, features, features_sure, *more = lines
     named = {row.name: AnswerLines(*more[3 * k : 3 * k + 3]) for k, row in enumerate(rows)}
-    return UserLines(own, label, label_sure, features, features_sure, delta, named)
+    return UserLines(label_receiving, label, label_sure, features, features_sure, delta, named)
 
 
 def _lines(
-    rows: Sequence[randomized_attributes.Row],
-    sent: event_groups.Split,
-    spent: Exposure,
+    rows: Sequence[randomized_attributes.AnswerRow],
+    sent: event_groups.EventGroups,
+    spent: ReleaseLoss,
     chosen: Mapping[str, Array],
     delta: float,
 ) -> Array:
     """The arrays of `UserLines` for each kind of person, then of each row's `AnswerLines`."""
-    found = [np.where(np.isinf(sent.own_epsilon), inf, spent.epsilon)]
+    arrays = [np.where(np.isinf(sent.server_epsilon), inf, spent.epsilon)]
     whole = randomized_attributes.features([sent])
     for data in ("label", "features"):
         profile = bounds.against_others(data, spent)
         if data == "features" and whole is not None:
-            profile = whole.profile(sent, spent, whole.coins(chosen))
-        found += _against_others(profile, delta)
+            profile = whole.profile(sent, spent, whole.answers_epsilon(chosen))
+        arrays += _against_others(profile, delta)
     for row in rows:
-        coins = row.coins(chosen) + np.zeros_like(spent.epsilon)
-        own = coins + (spent.epsilon if row.label else 0.0)
-        found.append(np.where(np.isinf(row.own_epsilon(sent)), inf, own))
-        found += _against_others(row.profile(sent, spent, coins), delta)
-    return np.array(found)
+        coins = row.answers_epsilon(chosen) + np.zeros_like(spent.epsilon)
+        epsilon = coins + (spent.epsilon if row.label else 0.0)
+        arrays.append(np.where(np.isinf(row.server_epsilon(sent)), inf, epsilon))
+        arrays += _against_others(row.profile(sent, spent, coins), delta)
+    return np.array(arrays)
 
 
 def _against_others(profile: Profile, delta: float) -> list[Array]:
     """ε at δ, and how sure others can be."""
-    found = profiles.epsilon_at(profile, delta)
-    return [found, certainty_at(profile, delta, found)]
+    epsilons = profiles.epsilon_at(profile, delta)
+    return [epsilons, certainty_at(profile, delta, epsilons)]

@@ -15,20 +15,20 @@ import numpy as np
 
 from pdml._response import keep_weight
 from pdml._types import Array
-from pdml.accounting.event_groups import Split, ratios, root
+from pdml.accounting.event_groups import EventGroups, ratios, root
 from pdml.accounting.events import CountsReleased, IterateReleased, ObjectiveNoised, SumsReleased
 from pdml.accounting.objective_loss import Bound, is_gaussian, objective_parts, shifts
 from pdml.accounting.profiles import Values
 
-_Record = TypeVar("_Record", "Exposure", Bound, "Coin")
+_Record = TypeVar("_Record", "ReleaseLoss", Bound, "ResponseLoss")
 _Quadratic = tuple[Array, Array, Array]  # Σ x², Σ xy, Σ y²
 
 
 @dataclass(frozen=True)
-class Coin:
-    """What `coin.coin_profile` needs of one record, each the μ of one Gaussian, and what truncation
-    adds; with a δ of 1 where the label's part is not hidden by Gaussian noise once and for all, or
-    went through more than one coin."""
+class ResponseLoss:
+    """What `randomized_response.response_profile` needs of one record, each the μ of one Gaussian,
+    and what truncation adds; with a δ of 1 where the label's part is not hidden by Gaussian noise
+    once and for all, or went through more than one coin."""
 
     label: Values
     rest: Values
@@ -40,7 +40,7 @@ class Coin:
 
 
 @dataclass(frozen=True)
-class Exposure:
+class ReleaseLoss:
     """What a server's releases amount to for each kind of person: arrays that end in one entry
     each, and begin with the rounds where they were asked for. Each `Bound` holds by itself.
     """
@@ -53,24 +53,24 @@ class Exposure:
     both: Bound  # through both together
     whole: Bound  # of one record, in every round
     once: Bound  # its label's part through objective noise, as far as that is better
-    coin: Coin  # its label's part through noise once, and the device's coin before
+    coin: ResponseLoss  # its label's part through noise once, and the device's coin before
     # the same releases, by the report of the label that went into them: what they tell composes
-    by_report: tuple["Exposure", ...] = ()
+    by_report: tuple["ReleaseLoss", ...] = ()
 
-    def after(self, rounds: int) -> "Exposure":
+    def after(self, rounds: int) -> "ReleaseLoss":
         """As it stands after so many rounds."""
-        return _arrays(lambda each: each[rounds], self)
+        return _arrays(lambda values: values[rounds], self)
 
 
-def exposure(
-    sent: Split,
+def release_loss(
+    sent: EventGroups,
     epsilons: Values = None,
     weights: Values = 1.0,
     *,
     classes: int = 2,
     colluding: int | None = None,
     by_round: bool = False,
-) -> Exposure:
+) -> ReleaseLoss:
     """What one server's releases amount to.
 
     Parameters
@@ -92,18 +92,18 @@ def exposure(
 
     Returns
     -------
-    Exposure
+    ReleaseLoss
     """
-    total, loud, known = _people(sent, epsilons, weights, classes)
+    total, loud, sums_epsilons = _people(sent, epsilons, weights, classes)
     once = [1 for _ in (*sent.sums, *sent.counts)]
     last = max([event.t for event in sent.released] + once, default=0)
     rounds = last if by_round else 0
-    seen = np.minimum(1.0, np.arange(rounds + 1))[:, None] if by_round else np.ones((1, 1))
-    sums = [_exchange(event, known, classes, colluding) for event in sent.sums]
+    indicator = np.minimum(1.0, np.arange(rounds + 1))[:, None] if by_round else np.ones((1, 1))
+    sums = [_exchange(event, sums_epsilons, classes, colluding) for event in sent.sums]
     q_label, q_record, square = (
-        seen * sum((m.whole[i] for m in sums), start=np.zeros(1)) for i in range(3)
+        indicator * sum((m.whole[i] for m in sums), start=np.zeros(1)) for i in range(3)
     )
-    counts = seen * _counts(sent.counts)
+    counts = indicator * _counts(sent.counts)
     spread = sqrt(2 * (1 - 1 / classes))  # a record moves q by so much more than its label can
     label, record, most = _iterates(sent.released, classes, rounds)
 
@@ -115,7 +115,7 @@ def exposure(
         return replace(bound, mu=root(bound.mu**2 + mu2))
 
     whole = np.minimum(_at(loud, record), most)
-    found = Exposure(
+    losses = ReleaseLoss(
         epsilon=total,
         classes=np.asarray(2 if len(sent.flips) > 1 else classes),
         counted=root(counts),
@@ -124,72 +124,80 @@ def exposure(
         both=with_sums(_split(sent.noised, loud, label), q_label),
         whole=gaussian(whole + q_record + square + counts),
         once=with_sums(_split(sent.noised, loud, record, spread), q_record + square + counts),
-        coin=_coin(sent, loud, record[2] + counts, [m.at(seen) for m in sums], classes),
+        coin=_response_loss(
+            sent, loud, record[2] + counts, [m.at(indicator) for m in sums], classes
+        ),
         by_report=tuple(
-            exposure(each, classes=classes, colluding=colluding)
-            for each in (() if by_round else sent.by_report)
+            release_loss(values, classes=classes, colluding=colluding)
+            for values in (() if by_round else sent.by_report)
         ),
     )
-    shape = found.theta.mu.shape
-    return _arrays(lambda each: np.broadcast_to(each, shape)[slice(None) if by_round else 0], found)
+    shape = losses.theta.mu.shape
+    return _arrays(
+        lambda values: np.broadcast_to(values, shape)[slice(None) if by_round else 0], losses
+    )
 
 
-def side_by_side(parts: Sequence[Exposure]) -> Exposure:
+def concatenate_losses(parts: Sequence[ReleaseLoss]) -> ReleaseLoss:
     """Several servers' kinds of people as one; whoever has sent less stays where it stopped."""
 
-    def joined(*each: Array) -> Array:
-        longest = max(len(one) for one in each)
-        if each[0].ndim > 1 and any(len(one) < longest for one in each):
-            each = tuple(
-                np.pad(one, ((0, longest - len(one)), (0, 0)), mode="edge") for one in each
+    def joined(*arrays: Array) -> Array:
+        longest = max(len(array) for array in arrays)
+        if arrays[0].ndim > 1 and any(len(array) < longest for array in arrays):
+            arrays = tuple(
+                np.pad(array, ((0, longest - len(array)), (0, 0)), mode="edge") for array in arrays
             )
-        return np.concatenate(each, axis=-1)
+        return np.concatenate(arrays, axis=-1)
 
     longest = max(len(part.by_report) for part in parts)
     return _arrays(joined, *(_with_reports(part, longest) for part in parts))
 
 
-def _with_reports(part: Exposure, many: int) -> Exposure:
+def _with_reports(part: ReleaseLoss, many: int) -> ReleaseLoss:
     """With so many reports at least, the others of which went into nothing."""
     if len(part.by_report) == many:
         return part
-    nothing = exposure(Split((1.0,), (), ()), np.ones(part.epsilon.shape[-1]))
+    nothing = release_loss(EventGroups((1.0,), (), ()), np.ones(part.epsilon.shape[-1]))
     return replace(part, by_report=(*part.by_report, *[nothing] * (many - len(part.by_report))))
 
 
-def of_kinds(spent: Exposure, chosen: Values) -> Exposure:
+def of_kinds(spent: ReleaseLoss, chosen: Values) -> ReleaseLoss:
     """Of these kinds of people only."""
-    return _arrays(lambda each: each[..., chosen], spent)
+    return _arrays(lambda array: array[..., chosen], spent)
 
 
-def columns(*parts: Exposure) -> Array:
+def columns(*parts: ReleaseLoss) -> Array:
     """All numbers of each kind of person, one below the other."""
-    found: list[Array] = []
+    collected: list[Array] = []
 
-    def note(each: Array) -> Array:
-        found.append(each)
-        return each
+    def note(array: Array) -> Array:
+        collected.append(array)
+        return array
 
     for part in parts:
         _arrays(note, part)
-    return np.array(found)
+    return np.array(collected)
 
 
 def _arrays(change: Callable[..., Array], *parts: _Record) -> _Record:
     """The same change to every array of records of arrays."""
     first = parts[0]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(first):
-        each = [getattr(part, field.name) for part in parts]
-        if isinstance(each[0], tuple):
-            found[field.name] = tuple(_arrays(change, *one) for one in zip(*each, strict=True))
+        arrays = [getattr(part, field.name) for part in parts]
+        if isinstance(arrays[0], tuple):
+            values[field.name] = tuple(
+                _arrays(change, *tuple_of_parts) for tuple_of_parts in zip(*arrays, strict=True)
+            )
         else:
-            found[field.name] = _arrays(change, *each) if is_dataclass(each[0]) else change(*each)
-    return type(first)(**found)
+            values[field.name] = (
+                _arrays(change, *arrays) if is_dataclass(arrays[0]) else change(*arrays)
+            )
+    return type(first)(**values)
 
 
 def _people(
-    sent: Split, epsilons: Values, weights: Values, classes: int
+    sent: EventGroups, epsilons: Values, weights: Values, classes: int
 ) -> tuple[Array, Array, Array | None]:
     """Of each kind of person: ε of all reports, how loud they are in rounds, and the ε that says
     how loud they are in sums (None: as loud as anybody)."""
@@ -198,20 +206,20 @@ def _people(
     if epsilons is None:
         epsilons = np.unique(sent.menu)
         weights = keep_weight(epsilons, classes) / keep_weight(epsilons[0], classes)
-    own = np.atleast_1d(np.asarray(epsilons, dtype=float))
-    loud = np.broadcast_to(np.asarray(weights, dtype=float), own.shape)
+    label_epsilons = np.atleast_1d(np.asarray(epsilons, dtype=float))
+    loud = np.broadcast_to(np.asarray(weights, dtype=float), label_epsilons.shape)
     if len(sent.flips) > 1:  # with which ε they made the others is not known: as loud as can be
-        return _repeated(sent.flips, own), np.ones_like(own), None
-    return own, loud, own
+        return _repeated(sent.flips, label_epsilons), np.ones_like(label_epsilons), None
+    return label_epsilons, loud, label_epsilons
 
 
 def _repeated(flips: Sequence[float], epsilons: Array) -> Array:
     """ε_j and the largest ε of every other report. Which of the reports ε_j belongs to is not
     known: of those that it can, the one with the smallest, so that the others are largest."""
     ordered = np.sort(flips)
-    own = np.searchsorted(ordered, epsilons)  # the first not below ε_j; none: all are others
-    others = [np.delete(ordered, own_is).sum() for own_is in range(len(ordered))]
-    return np.asarray(epsilons + np.array([*others, ordered.sum()])[own])
+    positions = np.searchsorted(ordered, epsilons)  # the first not below ε_j; none: all are others
+    others = [np.delete(ordered, position).sum() for position in range(len(ordered))]
+    return np.asarray(epsilons + np.array([*others, ordered.sum()])[positions])
 
 
 def _iterates(
@@ -232,25 +240,27 @@ def _iterates(
     both = np.array([event.record_sensitivity for event in events])
     slack = [e.label_sensitivity if e.solver_slack is None else e.solver_slack for e in events]
     fixed = np.minimum(slack, moved)
-    c2, known = 1 - 1 / classes, moved > fixed
+    c2, separable = 1 - 1 / classes, moved > fixed
     with np.errstate(invalid="ignore", over="ignore"):
-        label = np.where(known, moved - fixed, 0.0)
-        ratio = np.where(known, (both - fixed) / np.where(known, label, 1.0), 0.0)
+        label = np.where(separable, moved - fixed, 0.0)
+        ratio = np.where(separable, (both - fixed) / np.where(separable, label, 1.0), 0.0)
         inside = np.maximum(0.0, 1 / classes**2 + c2 * (ratio**2 / 2 - c2))
         inverse = np.maximum(0.0, np.sqrt(inside) - 1 / classes) / c2  # 1/κ
         curved = sqrt(2 * c2) * label * inverse + fixed
-    rest = np.where(known & (ratio > 0), curved, both)
-    one, still, record = ratios(label, noise), ratios(fixed, noise), ratios(both, noise)
-    part, left = sqrt(2 * c2) * one, ratios(rest, noise)
+    rest = np.where(separable & (ratio > 0), curved, both)
+    label_ratio, still, record = ratios(label, noise), ratios(fixed, noise), ratios(both, noise)
+    part, left = sqrt(2 * c2) * label_ratio, ratios(rest, noise)
 
     def summed_up(products: Array) -> Array:
-        each = np.bincount(when, products, rounds + 1) if len(products) else np.zeros(rounds + 1)
-        return np.asarray(np.cumsum(each)[:, None], dtype=float)
+        by_round = (
+            np.bincount(when, products, rounds + 1) if len(products) else np.zeros(rounds + 1)
+        )
+        return np.asarray(np.cumsum(by_round)[:, None], dtype=float)
 
     def quadratic(x: Array, y: Array) -> _Quadratic:
         return summed_up(x * x), summed_up(x * y), summed_up(y * y)
 
-    return quadratic(one, still), quadratic(part, left), summed_up(record * record)
+    return quadratic(label_ratio, still), quadratic(part, left), summed_up(record * record)
 
 
 def _at(weight: Array, sums: _Quadratic) -> Array:
@@ -266,40 +276,44 @@ def _split(
     λ, in closed form."""
     if not is_gaussian(events):  # uniform noise hides all of it or nothing
         return objective_parts((), loud)
-    own, fixed = np.array([shifts(event) for event in events]).T
+    label_shifts, fixed = np.array([shifts(event) for event in events]).T
     noise = np.array([event.stddev for event in events])
-    own, fixed = ratios(spread * own, noise), ratios(fixed, noise)
+    label_shifts, fixed = ratios(spread * label_shifts, noise), ratios(fixed, noise)
     square, product, _ = theta
-    steep = loud * (own**2).sum() + loud * square
+    steep = loud * (label_shifts**2).sum() + loud * square
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        best = (loud * square + product - (own * fixed).sum()) / steep
+        best = (loud * square + product - (label_shifts * fixed).sum()) / steep
     share = np.where(steep > 0, np.clip(best, 0.0, 1.0), 1.0)
     bound = objective_parts(events, share * spread * loud)
     return replace(bound, mu=root(bound.mu**2 + _at((1 - share) * loud, theta)))
 
 
-def _coin(sent: Split, loud: Array, rest: Array, sums: Sequence["_Moved"], classes: int) -> Coin:
+def _response_loss(
+    sent: EventGroups, loud: Array, rest: Array, sums: Sequence["_Moved"], classes: int
+) -> ResponseLoss:
     """All trainings and exchanges together: they share one coin, and the squares of each μ add."""
     hidden = is_gaussian(sent.noised) or not sent.released
-    told = classes > 2 or len(sent.flips) > 1 or not hidden
+    unprotected = classes > 2 or len(sent.flips) > 1 or not hidden
     eta = objective_parts(sent.noised, loud)
     moved = list(sums)
     for event in sent.noised if hidden else ():
-        own, fixed = (ratios(np.asarray(each), np.asarray(event.stddev)) for each in shifts(event))
-        moved.append(_Moved(event.encoding, (loud * own) ** 2, np.zeros(1), fixed**2))
-    label, square, apart = _one_angle(moved)
-    return Coin(
+        label_shift, fixed = (
+            ratios(np.asarray(shift), np.asarray(event.stddev)) for shift in shifts(event)
+        )
+        moved.append(_Moved(event.encoding, (loud * label_shift) ** 2, np.zeros(1), fixed**2))
+    label, square, apart = _combine_angles(moved)
+    return ResponseLoss(
         label=root(label),
         rest=root(rest + apart),
         square=root(square),
-        rounding=root(sum((one.rounding for one in moved), start=np.zeros(1))),
+        rounding=root(sum((release.rounding for release in moved), start=np.zeros(1))),
         edge=2 * eta.edge,  # a part of one mixture may miss either of the other's
         outside=eta.outside,
-        flat=np.asarray(float(told)),
+        flat=np.asarray(float(unprotected)),
     )
 
 
-def _one_angle(moved: Sequence["_Moved"]) -> tuple[Array, Array, Array]:
+def _combine_angles(moved: Sequence["_Moved"]) -> tuple[Array, Array, Array]:
     """μ² of a label in all of Q and η, the part of all τ² of S that follows the one angle between
     two records in them, and the part that need not (privacy.md, section 13, vi).
 
@@ -309,16 +323,16 @@ def _one_angle(moved: Sequence["_Moved"]) -> tuple[Array, Array, Array]:
         Σ τ_i² (1 - c_i²) <= τ_p² (1 - c²) + Σ τ_i² - τ_p².
     """
     by_encoding: dict[object, tuple[Array, Array]] = {}
-    for number, one in enumerate(moved):
-        label, square = by_encoding.get(one.encoding or number, (np.zeros(1), np.zeros(1)))
-        by_encoding[one.encoding or number] = label + one.label, square + one.square
-    label = sum((each for each, _ in by_encoding.values()), start=np.zeros(1))
-    square = sum((each for _, each in by_encoding.values()), start=np.zeros(1))
+    for number, release in enumerate(moved):
+        label, square = by_encoding.get(release.encoding or number, (np.zeros(1), np.zeros(1)))
+        by_encoding[release.encoding or number] = label + release.label, square + release.square
+    label = sum((part for part, _ in by_encoding.values()), start=np.zeros(1))
+    square = sum((part for _, part in by_encoding.values()), start=np.zeros(1))
     follows = square
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        for own_label, own_square in by_encoding.values():
-            share = own_label / label
-            follows = np.where(share > 0, np.minimum(follows, own_square / share), follows)
+        for encoding_label, encoding_square in by_encoding.values():
+            share = encoding_label / label
+            follows = np.where(share > 0, np.minimum(follows, encoding_square / share), follows)
     return label, follows, np.maximum(0.0, square - follows)
 
 
@@ -339,13 +353,13 @@ class _Moved:
     rounding: Array
     whole: tuple[Array, ...] = ()
 
-    def at(self, seen: Array) -> "_Moved":
+    def at(self, indicator: Array) -> "_Moved":
         """Where it was seen."""
         return replace(
             self,
-            label=seen * self.label,
-            square=seen * self.square,
-            rounding=seen * self.rounding,
+            label=indicator * self.label,
+            square=indicator * self.square,
+            rounding=indicator * self.rounding,
         )
 
 
@@ -364,11 +378,13 @@ def _exchange(
     noise = sqrt(many) * np.array([event.label_stddev] * 2 + [event.square_stddev])
     moved = np.array([event.label_shift, event.record_shift, event.square_shift])
     fixed = np.minimum(event.fixed_shift, moved)
-    own = [w * each for w, each in zip((loud, loud, loud**2), moved - fixed, strict=True)]
+    personal_shifts = [
+        w * shift for w, shift in zip((loud, loud, loud**2), moved - fixed, strict=True)
+    ]
     return _Moved(
         encoding=event.encoding,
-        label=ratios(own[1], noise[1]) ** 2,
-        square=ratios(own[2], noise[2]) ** 2,
+        label=ratios(personal_shifts[1], noise[1]) ** 2,
+        square=ratios(personal_shifts[2], noise[2]) ** 2,
         rounding=ratios(fixed[1], noise[1]) ** 2 + ratios(fixed[2], noise[2]) ** 2,
-        whole=tuple(ratios(own[i] + fixed[i], noise[i]) ** 2 for i in range(3)),
+        whole=tuple(ratios(personal_shifts[i] + fixed[i], noise[i]) ** 2 for i in range(3)),
     )

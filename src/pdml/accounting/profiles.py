@@ -42,15 +42,15 @@ def gaussian_profile(mu: Values) -> Profile:
     """
     _validate.real("mu", mu if np.isscalar(mu) else float(np.min(mu, initial=inf)), low=0)
     ratio = np.asarray(mu, dtype=float)
-    known = (ratio > 0) & np.isfinite(ratio)
-    safe = np.where(known, ratio, 1.0)
+    regular = (ratio > 0) & np.isfinite(ratio)
+    safe = np.where(regular, ratio, 1.0)
     extreme = np.where(ratio > 0, 1.0, 0.0)  # where μ is infinite, or 0
 
     def delta(epsilon: Values) -> Values:
         far = np.minimum(epsilon, 1e308) / safe
         second = np.exp(np.minimum(0.0, epsilon + log_ndtr(-safe / 2 - far)))
-        found = np.maximum(TINY, ndtr(safe / 2 - far) - second)
-        return _at_infinity(epsilon, np.where(known, found, extreme))
+        values = np.maximum(TINY, ndtr(safe / 2 - far) - second)
+        return _at_infinity(epsilon, np.where(regular, values, extreme))
 
     return _quiet(delta)
 
@@ -72,8 +72,8 @@ def pure_profile(epsilon_p: Values) -> Profile:
     pure = np.asarray(epsilon_p, dtype=float)
 
     def delta(epsilon: Values) -> Values:
-        found = -np.expm1(np.minimum(0.0, epsilon - pure)) / (1 + np.exp(-pure))
-        return np.where(np.isinf(pure), 1.0, np.where(epsilon >= pure, 0.0, found))
+        values = -np.expm1(np.minimum(0.0, epsilon - pure)) / (1 + np.exp(-pure))
+        return np.where(np.isinf(pure), 1.0, np.where(epsilon >= pure, 0.0, values))
 
     return _quiet(delta)
 
@@ -140,8 +140,8 @@ def truncated_gaussian_profile(mu: Values, *, outside: Values, edge: Values) -> 
     def delta(epsilon: Values) -> Values:
         least = np.minimum(epsilon, lowest)
         tail = np.exp(np.minimum(least, 700.0)) * mass
-        found = np.minimum(gaussian(epsilon) + edge, gaussian(least) + tail) / (1 - mass)
-        return _at_infinity(epsilon, np.where(protects, np.minimum(1.0, found), 1.0))
+        values = np.minimum(gaussian(epsilon) + edge, gaussian(least) + tail) / (1 - mass)
+        return _at_infinity(epsilon, np.where(protects, np.minimum(1.0, values), 1.0))
 
     return _quiet(delta)
 
@@ -210,15 +210,15 @@ def with_gaussian(profile: Profile, mu: Values) -> Profile:
     mass[0] += ndtr(-_REACH)  # what lies lower counts as the first part
 
     def delta(epsilon: Values) -> Values:
-        asked = np.asarray(epsilon, dtype=float) + np.zeros(ratio.shape)
-        steps = ends[1:].reshape(-1, *(1,) * asked.ndim)
-        left = np.minimum(asked, 1e5) - finite * (finite / 2 + steps)
+        targets = np.asarray(epsilon, dtype=float) + np.zeros(ratio.shape)
+        steps = ends[1:].reshape(-1, *(1,) * targets.ndim)
+        left = np.minimum(targets, 1e5) - finite * (finite / 2 + steps)
         size = np.abs(left)
         reached = profile(size)
         reached = np.where(left < 0, 1 - np.exp(-size) * (1 - reached), reached)
-        found = np.tensordot(mass, reached, axes=1) + ndtr(-_REACH)
-        found = np.where(ratio == 0, profile(asked), np.minimum(1.0, found))
-        return _at_infinity(asked, np.where(np.isinf(ratio), 1.0, found))
+        values = np.tensordot(mass, reached, axes=1) + ndtr(-_REACH)
+        values = np.where(ratio == 0, profile(targets), np.minimum(1.0, values))
+        return _at_infinity(targets, np.where(np.isinf(ratio), 1.0, values))
 
     return _quiet(delta)
 
@@ -232,9 +232,9 @@ def chords(levels: Array, bounds: Array) -> Profile:
 
     def delta(epsilon: Values) -> Values:
         size = np.abs(epsilon)
-        found = np.interp(np.exp(np.minimum(size, levels[-1])), np.exp(levels), bounds)
-        below = np.exp(-size) * found - np.expm1(-size)
-        return np.where(np.asarray(epsilon) < 0, below, found)
+        above = np.interp(np.exp(np.minimum(size, levels[-1])), np.exp(levels), bounds)
+        below = np.exp(-size) * above - np.expm1(-size)
+        return np.where(np.asarray(epsilon) < 0, below, above)
 
     return delta
 
@@ -254,12 +254,15 @@ def composed(first: Profile, second: Profile) -> Profile:
     callable
         In ε within 1% of the smallest, for δ from 10⁻¹² on.
     """
-    one, (losses, mass, mirrored, rest, lost) = chords(*_hull(first)), _atoms(*_hull(second))
+    first_delta, (losses, mass, mirrored, rest, lost) = (
+        chords(*_hull(first)),
+        _atoms(*_hull(second)),
+    )
     reach = _end(first) + _end(second)
     levels = reach * np.linspace(0, 1, _NODES) ** 1.5
-    ahead, behind = (one(levels[:, None] + sign * losses) for sign in (-1, 1))
-    found = ahead @ mass + behind @ mirrored + rest * one(levels) + lost
-    return chords(levels, np.minimum(1.0, _ROUNDING * found + _LOST))
+    ahead, behind = (first_delta(levels[:, None] + sign * losses) for sign in (-1, 1))
+    deltas = ahead @ mass + behind @ mirrored + rest * first_delta(levels) + lost
+    return chords(levels, np.minimum(1.0, _ROUNDING * deltas + _LOST))
 
 
 def _end(profile: Profile) -> float:
@@ -367,9 +370,9 @@ def epsilon_at(profile: Profile, delta: float, *, most: float = 1e5) -> Values:
     return _scalar(np.where(start <= delta, 0.0, np.where(lost, inf, high)))
 
 
-def _at_infinity(epsilon: Values, found: Array) -> Array:
+def _at_infinity(epsilon: Values, values: Array) -> Array:
     """Every mechanism is (∞, 0)-private."""
-    return np.where(np.isinf(epsilon), 0.0, found)
+    return np.where(np.isinf(epsilon), 0.0, values)
 
 
 def _quiet(delta: Profile) -> Profile:

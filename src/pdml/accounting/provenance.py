@@ -11,12 +11,12 @@ OPERATOR = "operator"  # by the own server, which had the true labels
 RANDOMISED_BY = (DEVICES, ELSEWHERE, SIMULATION, UNSAID, OPERATOR)
 """All of them; the later, the worse for the people."""
 
-_OWN = {
+_HIDDEN_REASONS = {
     DEVICES: "randomised on the device; training cannot weaken it",
     ELSEWHERE: "randomised on a device, as its server declares; training cannot weaken it",
     SIMULATION: "as if randomised on a device: one process played every party and had the label",
 }
-_SEEN = {
+_EXPOSED_REASONS = {
     UNSAID: "nobody recorded who randomised it: the own server may have had the true label",
     OPERATOR: "the own server had the true label and randomised it itself: no protection",
 }
@@ -62,7 +62,7 @@ def worst(*named: str) -> str:
     return max(named, key=RANDOMISED_BY.index)
 
 
-def is_seen(by: str) -> bool:
+def server_may_know_labels(by: str) -> bool:
     """Whether the own server had the true labels, or nobody can say that it had not.
 
     Parameters
@@ -75,7 +75,7 @@ def is_seen(by: str) -> bool:
     bool
         True: against that server a flip counts for nothing.
     """
-    return by in _SEEN
+    return by in _EXPOSED_REASONS
 
 
 def reason(by: str, epsilon: float, *, alone: bool) -> str:
@@ -95,8 +95,8 @@ def reason(by: str, epsilon: float, *, alone: bool) -> str:
     str
         Words for the ledger's line.
     """
-    if is_seen(by):
-        return _SEEN[by]
+    if server_may_know_labels(by):
+        return _EXPOSED_REASONS[by]
     if isinf(epsilon):
         return "not randomised: the own server receives it as it is"
-    return _OWN[by] if alone else "back to the randomised response alone"
+    return _HIDDEN_REASONS[by] if alone else "back to the randomised response alone"

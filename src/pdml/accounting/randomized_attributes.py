@@ -14,9 +14,9 @@ from math import inf
 import numpy as np
 
 from pdml.accounting import bounds, profiles, provenance
-from pdml.accounting.event_groups import Split
+from pdml.accounting.event_groups import EventGroups
 from pdml.accounting.events import AnswerFlipped
-from pdml.accounting.per_release_loss import Exposure
+from pdml.accounting.per_release_loss import ReleaseLoss
 from pdml.accounting.profiles import Profile, Values
 
 TOGETHER = "label and randomised answers"
@@ -27,43 +27,48 @@ def named(name: str) -> str:
     return f"answer: {name}"
 
 
-def names(asked: Sequence[str]) -> tuple[str, ...]:
+def names(questions: Sequence[str]) -> tuple[str, ...]:
     """Of all rows that answers to these questions have: one for each, and one for all together
     with the label.
     """
-    return (*map(named, asked), TOGETHER) if asked else ()
+    return (*map(named, questions), TOGETHER) if questions else ()
 
 
 @dataclass(frozen=True)
-class Row:
+class AnswerRow:
     """One row of a ledger: which coins stand before it, and whether the label is a part of it."""
 
     name: str
     answers: tuple[AnswerFlipped, ...]
     label: bool = False
 
-    def epsilon(self, sent: Split) -> float:
+    def epsilon(self, sent: EventGroups) -> float:
         """Of all its coins, at one server."""
-        return sum(each.epsilon for each in self.answers) + (sent.epsilon if self.label else 0.0)
+        return sum(answer.epsilon for answer in self.answers) + (
+            sent.epsilon if self.label else 0.0
+        )
 
-    def coins(self, chosen: Mapping[str, Values]) -> Values:
+    def answers_epsilon(self, chosen: Mapping[str, Values]) -> Values:
         """ε of its answers, added up, for people who chose these, by name; the largest where it is
         not known."""
-        return sum(chosen.get(each.name, each.epsilon) for each in self.answers)
+        return sum(chosen.get(answer.name, answer.epsilon) for answer in self.answers)
 
-    def chosen(self, chosen: Mapping[str, float]) -> "Row":
+    def with_epsilons(self, chosen: Mapping[str, float]) -> "AnswerRow":
         """The same for somebody who chose these ε, by name."""
-        each = (one._replace(epsilon=chosen.get(one.name, one.epsilon)) for one in self.answers)
-        return replace(self, answers=tuple(each))
+        answers = (
+            answer._replace(epsilon=chosen.get(answer.name, answer.epsilon))
+            for answer in self.answers
+        )
+        return replace(self, answers=tuple(answers))
 
-    def own_epsilon(self, sent: Split) -> float:
+    def server_epsilon(self, sent: EventGroups) -> float:
         """Against whoever receives the report: coins hide nothing from who tossed them, nor from
         who evaluated a model with the true answers.
         """
-        seen = provenance.is_seen(sent.by) or bool(sent.counts)
-        return inf if seen else self.epsilon(sent)
+        exposed = provenance.server_may_know_labels(sent.by) or bool(sent.counts)
+        return inf if exposed else self.epsilon(sent)
 
-    def profile(self, sent: Split, spent: Exposure, chosen: Values = None) -> Profile:
+    def profile(self, sent: EventGroups, spent: ReleaseLoss, chosen: Values = None) -> Profile:
         """δ(ε) against the other servers, for each kind of person of one server.
 
         ``chosen``: the ε of each one's answers here, added up. By default everybody has chosen the
@@ -72,53 +77,55 @@ class Row:
         record = bounds.against_others("features", spent, worst=chosen is None)
         if sent.counts:  # they tell of true answers, which no coin hides
             return record
-        total = sum(each.epsilon for each in self.answers) if chosen is None else chosen
+        total = sum(answer.epsilon for answer in self.answers) if chosen is None else chosen
         if self.label:
             return profiles.better_of(record, self.closed(sent, spent, total))
         levels = 2 if len(self.answers) > 1 else self.answers[0].levels
         return profiles.better_of(record, profiles.joint_profile(total, record, levels))
 
-    def closed(self, sent: Split, spent: Exposure, total: Values) -> Profile:
+    def closed(self, sent: EventGroups, spent: ReleaseLoss, total: Values) -> Profile:
         """The same of a row with the label, by closed forms, after each round where ``spent`` has
         them: behind all coins no bound holds that has counted the label's already.
         """
-        record = profiles.better_of(*bounds.closed("features", spent).values())
+        record = profiles.better_of(*bounds.closed_forms("features", spent).values())
         if sent.counts:
             return record
         coins = np.asarray(spent.epsilon) + total
         return profiles.better_of(record, profiles.joint_profile(coins, record))
 
 
-def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
+def rows(sent: Sequence[EventGroups]) -> tuple[AnswerRow, ...]:
     """Of everything that servers have: one for each answer, and one for all together with the
     label.
     """
-    asked = _largest(sent)
-    each = tuple(Row(named(answer.name), (answer,)) for answer in asked)
-    return (*each, Row(TOGETHER, asked, label=True)) if each else ()
+    answers = _largest(sent)
+    answer_rows = tuple(AnswerRow(named(answer.name), (answer,)) for answer in answers)
+    return (*answer_rows, AnswerRow(TOGETHER, answers, label=True)) if answer_rows else ()
 
 
-def features(sent: Sequence[Split]) -> Row | None:
+def features(sent: Sequence[EventGroups]) -> AnswerRow | None:
     """The row of features, where no server has any of them as they are; None elsewhere.
 
     The row is about replacing a record (docs/attributes.md). That replaces its label, too, whose
     coin therefore adds to those of the answers.
     """
-    if not sent or any(each.in_clear for each in sent):
+    if not sent or any(groups.in_clear for groups in sent):
         return None
-    return Row("features", _largest(sent), label=True)
+    return AnswerRow("features", _largest(sent), label=True)
 
 
-def _largest(sent: Sequence[Split]) -> tuple[AnswerFlipped, ...]:
+def _largest(sent: Sequence[EventGroups]) -> tuple[AnswerFlipped, ...]:
     """Each answer once, with the largest ε of all servers."""
     largest: dict[str, AnswerFlipped] = {}
-    for answer in (each for one in sent for each in one.answers):
-        known = largest.setdefault(answer.name, answer)
-        largest[answer.name] = max(known, answer, key=lambda each: each.epsilon)
+    for answer in (flip for groups in sent for flip in groups.answers):
+        previous = largest.setdefault(answer.name, answer)
+        largest[answer.name] = max(previous, answer, key=lambda flip: flip.epsilon)
     return tuple(largest.values())
 
 
-def against_others(data: str, row: Row | None, sent: Sequence[Split], spent: Exposure) -> Profile:
+def against_others(
+    data: str, row: AnswerRow | None, sent: Sequence[EventGroups], spent: ReleaseLoss
+) -> Profile:
     """δ(ε) of label, features or a row of answers against the other servers, for each kind of
     person of these servers.
     """
@@ -127,23 +134,27 @@ def against_others(data: str, row: Row | None, sent: Sequence[Split], spent: Exp
     return row.profile(_counting(sent), spent)
 
 
-def closed(data: str, row: Row | None, sent: Sequence[Split], spent: Exposure) -> Profile:
+def closed(
+    data: str, row: AnswerRow | None, sent: Sequence[EventGroups], spent: ReleaseLoss
+) -> Profile:
     """The same of label or features by closed forms, after each round where ``spent`` has them."""
     if row is None:
-        return profiles.better_of(*bounds.closed(data, spent).values())
-    return row.closed(_counting(sent), spent, row.coins({}))
+        return profiles.better_of(*bounds.closed_forms(data, spent).values())
+    return row.closed(_counting(sent), spent, row.answers_epsilon({}))
 
 
-def _counting(sent: Sequence[Split]) -> Split:
+def _counting(sent: Sequence[EventGroups]) -> EventGroups:
     """Of several servers one that counted true answers, if any did."""
-    return next((each for each in sent if each.counts), sent[0])
+    return next((groups for groups in sent if groups.counts), sent[0])
 
 
-def keeps(data: str, sent: Sequence[Split], spent: Exposure, epsilon: float, delta: float) -> bool:
+def within_limit(
+    data: str, sent: Sequence[EventGroups], spent: ReleaseLoss, epsilon: float, delta: float
+) -> bool:
     """Whether δ(ε) of everybody's label or features is at most ``delta``: by what hides the record,
     or by that and coins where every answer went through one.
     """
-    if bounds.keeps(data, spent, epsilon, delta):
+    if bounds.within_limit(data, spent, epsilon, delta):
         return True
     row = features(sent) if data == "features" else None
     return row is not None and bool(

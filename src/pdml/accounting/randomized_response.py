@@ -39,7 +39,7 @@ _LEAST = 1e-3  # a label moves by no less, so that no difference loses all its d
 _ROUNDING = 1 + 1e-6  # above all that floating point can lose in these sums
 
 
-def coin_profile(
+def response_profile(
     epsilon: Values,
     label_mu: Values,
     rest_mu: Values,
@@ -82,32 +82,34 @@ def coin_profile(
     >>> bool(gaussian_profile(0.53)(1.0) <= 1e-6)  # without the coin
     False
     """
-    given = {
+    arguments = {
         "epsilon": epsilon,
         "label_mu": label_mu,
         "rest_mu": rest_mu,
         "square_mu": square_mu,
         "rounding_mu": rounding_mu,
     }
-    for name, values in given.items():
+    for name, values in arguments.items():
         _validate.real(name, float(np.min(np.asarray(values, dtype=float), initial=inf)), low=0)
-    each = np.broadcast_arrays(*(np.asarray(values, dtype=float) for values in given.values()))
+    arrays = np.broadcast_arrays(
+        *(np.asarray(values, dtype=float) for values in arguments.values())
+    )
     tables = []
-    for flip, *moved in zip(*(one.ravel().tolist() for one in each), strict=True):
+    for flip, *moved in zip(*(array.ravel().tolist() for array in arrays), strict=True):
         counted = _rounding_counted(*moved)
         table = _table(_rounded_up(flip), *map(_rounded_up, counted))
         tables.append((_without_coin(*counted), *table))
-    owner = np.arange(len(tables)).reshape(each[0].shape)
+    owner = np.arange(len(tables)).reshape(arrays[0].shape)
 
     def delta(target: Values) -> Values:
         wanted, whose = np.broadcast_arrays(np.asarray(target, dtype=float), owner)
-        found = np.empty(wanted.shape)
+        deltas = np.empty(wanted.shape)
         for index, (cap, levels, bounds) in enumerate(tables):
-            asked = wanted[whose == index]
-            found[whose == index] = np.minimum(
-                gaussian_profile(cap)(asked), chords(levels, bounds)(asked)
+            targets = wanted[whose == index]
+            deltas[whose == index] = np.minimum(
+                gaussian_profile(cap)(targets), chords(levels, bounds)(targets)
             )
-        return found[()]
+        return deltas[()]
 
     return delta
 
@@ -168,8 +170,8 @@ def _through_coin(epsilon: float, sides: Array, shifts: Array, levels: Array) ->
     """A bound on δ for each pair (m, d) at every level, if nothing else were released."""
     odds = -epsilon - 2 * sides * np.linspace(1, -1, _NODES) * (_REACH + sides)
     mass = _spread(-epsilon, 2 * sides, odds).sum(axis=0) / (1 + exp(-epsilon))
-    known = np.full_like(sides, inf)
-    coins = np.concatenate([known, np.abs(odds), known], axis=-1)[..., None]
+    certainty = np.full_like(sides, inf)
+    coins = np.concatenate([certainty, np.abs(odds), certainty], axis=-1)[..., None]
     divergence = np.zeros((*coins.shape[:-1], len(levels)))
     inside = coins > levels
     pair, node, level = np.nonzero(inside)
@@ -182,10 +184,10 @@ def _and_rest(alone: Array, rest: float, levels: Array) -> Array:
     """The largest of rows of δ at every level, with a Gaussian ρ released as well."""
     # both orders are alike, so that δ(-e) = 1 - e^-e + e^-e δ(e)
     below = np.exp(-levels[:0:-1]) * alone[:, :0:-1] - np.expm1(-levels[:0:-1])
-    told, hidden = np.ones((len(alone), 1)), np.zeros((len(alone), 1))
+    exposed, hidden = np.ones((len(alone), 1)), np.zeros((len(alone), 1))
     nodes = np.concatenate([-levels[:0:-1], levels])
     masses = _spread(levels[:, None], rest, nodes)[0]
-    return np.asarray(np.max(np.hstack([told, below, alone, hidden]) @ masses.T, axis=0))
+    return np.asarray(np.max(np.hstack([exposed, below, alone, hidden]) @ masses.T, axis=0))
 
 
 def _spread(start: Values, mu: Values, nodes: Array) -> Array:
@@ -205,12 +207,12 @@ def _spread(start: Values, mu: Values, nodes: Array) -> Array:
     excess = second[..., 1:-1] - ratio[..., :-1] * first[..., 1:-1]
     right[..., 1:-1] = excess / np.diff(ratio, axis=-1)
     right = np.clip(right, 0.0, first)
-    one, other = np.zeros((2, *z.shape))
-    one[..., 1:] += right
-    one[..., :-1] += first - right
-    other[..., 1:-1] = one[..., 1:-1] * ratio
+    first_masses, other = np.zeros((2, *z.shape))
+    first_masses[..., 1:] += right
+    first_masses[..., :-1] += first - right
+    other[..., 1:-1] = first_masses[..., 1:-1] * ratio
     other[..., -1] = np.maximum(0.0, second[..., -1] - first[..., -1] * ratio[..., -1])
-    return np.stack([one, other])
+    return np.stack([first_masses, other])
 
 
 def _between(z: Array) -> Array:

@@ -21,14 +21,14 @@ from pdml.audit import sums_transcripts
 from pdml.audit.confidence import DELTAS, epsilon_bound
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.sums_attacks import SHARE, noisy
-from pdml.audit.sums_transcripts import Pair
+from pdml.audit.sums_transcripts import WorldPair
 from pdml.audit.victim import Effort, response
 from pdml.device import memo
 from pdml.device.answers import to_draw
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.schema.parse_servers import ServerEntry
@@ -55,52 +55,60 @@ class Person:
     trainings: int = 1
 
     @property
-    def asked(self) -> list[tuple[int, int, int]]:
+    def sensitive_answers(self) -> list[tuple[int, int, int]]:
         """Of each sensitive answer, as the device reads it: level, ε in millionths, levels."""
         pairs = zip(self.study.encoder.sensitive, self.levels, strict=True)
-        said = {each.name: each.choices[level] for each, level in pairs}
-        return to_draw(self.study, {YEARS.name: LONGEST, **said}, {})
+        answers = {question.name: question.choices[level] for question, level in pairs}
+        return to_draw(self.study, {YEARS.name: LONGEST, **answers}, {})
 
     def reports(self) -> list[tuple[int, ...]]:
         """All that the device may say: a label, and a level for each answer."""
-        many = (len(each.choices) for each in self.study.encoder.sensitive)
+        many = (len(question.choices) for question in self.study.encoder.sensitive)
         return list(product(range(CLASSES), *map(range, many)))
 
     def reported(self, count: int, source: Simulated) -> IntArray:
         """What ``count`` devices say, by index; they have another source."""
-        index, asked = {report: k for k, report in enumerate(self.reports())}, self.asked
-        said = []
+        index, answers = (
+            {report: k for k, report in enumerate(self.reports())},
+            self.sensitive_answers,
+        )
+        indices = []
         for _ in range(count):
-            label, drawn = memo.decided(self.label, self.study.epsilon_micro[0], CLASSES, asked)
-            said.append(index[label, *(level for level, _ in drawn)])
-        return np.repeat(np.array(said)[:, None], self.trainings, axis=1)
+            label, levels = memo.randomise(
+                self.label, self.study.epsilon_micro[0], CLASSES, answers
+            )
+            indices.append(index[label, *(level for level, _ in levels)])
+        return np.repeat(np.array(indices)[:, None], self.trainings, axis=1)
 
     def chances(self) -> Array:
         """Of every report, by the ε on the menus and coins that know nothing of one another."""
         coins = [(self.label, CLASSES, self.study.menu[0])]
-        for each, level in zip(self.study.encoder.sensitive, self.levels, strict=True):
-            assert each.epsilon is not None
-            coins.append((level, len(each.choices), each.epsilon.default))
+        for question, level in zip(self.study.encoder.sensitive, self.levels, strict=True):
+            assert question.epsilon is not None
+            coins.append((level, len(question.choices), question.epsilon.default))
         laws = [response(np.eye(many)[level], epsilon) for level, many, epsilon in coins]
         return np.asarray(reduce(np.multiply.outer, laws)).ravel()
 
     def by_report(self) -> list[Server]:
         """The server for every report, with codes as the device makes them."""
         spread = [(level % CLASSES, *[level % 2] * len(self.levels)) for level in range(1, RECORDS)]
-        found = []
+        servers = []
         for report in self.reports():
-            rows = [self._row(said[1:]) for said in (report, *spread)]
-            told = np.array([said[0] for said in (report, *spread)])
-            codes = labels.codes(told, self.study.menu[0], CLASSES)
-            found.append(Server(self.place, np.array(rows), codes))
-        return found
+            rows = [self._row(answers[1:]) for answers in (report, *spread)]
+            reported_labels = np.array([answers[0] for answers in (report, *spread)])
+            codes = labels.codes(reported_labels, self.study.menu[0], CLASSES)
+            servers.append(Server(self.place, np.array(rows), codes))
+        return servers
 
     def _row(self, levels: Sequence[int]) -> Array:
-        drawn = [(level, micro) for level, (_, micro, _) in zip(levels, self.asked, strict=True)]
-        return np.asarray(self.study.encode({YEARS.name: LONGEST}, drawn), dtype=float)
+        choices = [
+            (level, micro)
+            for level, (_, micro, _) in zip(levels, self.sensitive_answers, strict=True)
+        ]
+        return np.asarray(self.study.encode({YEARS.name: LONGEST}, choices), dtype=float)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ServerSpec:
         """Of the server that receives the report."""
         name = self.study.servers[0].name
         return self.study.place(name, records=RECORDS, epsilons=self.study.menu)
@@ -128,27 +136,35 @@ def answer_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
     )
 
 
-def report_pairs() -> tuple[Pair[Person], ...]:
+def report_pairs() -> tuple[WorldPair[Person], ...]:
     """Two answers whose ε differ: either of them, and both with the label."""
     person = respondent(STATUS, HABIT)
     return (
-        Pair(name="status", worlds=(person, replace(person, levels=(1, 0))), data="answer: status"),
-        Pair(name="habit", worlds=(person, replace(person, levels=(0, 1))), data="answer: habit"),
+        WorldPair(
+            name="status", worlds=(person, replace(person, levels=(1, 0))), data="answer: status"
+        ),
+        WorldPair(
+            name="habit", worlds=(person, replace(person, levels=(0, 1))), data="answer: habit"
+        ),
         together(person),
     )
 
 
-def sums_pairs() -> tuple[Pair[Person], ...]:
+def sums_pairs() -> tuple[WorldPair[Person], ...]:
     """Noise such that the lines lie between what coins alone give and what noise alone does."""
     alone, both = respondent(ALONE), respondent(STATUS, HABIT)
     return (
-        Pair(name="one answer", worlds=_answered(_with_noise(alone, 1, 2)), data="answer: status"),
-        Pair(name="one of two", worlds=_answered(_with_noise(both, 2, 4)), data="answer: status"),
+        WorldPair(
+            name="one answer", worlds=_answered(_with_noise(alone, 1, 2)), data="answer: status"
+        ),
+        WorldPair(
+            name="one of two", worlds=_answered(_with_noise(both, 2, 4)), data="answer: status"
+        ),
         together(_with_noise(alone, 4, 4)),
     )
 
 
-def respondent(*asked: tuple[str, int, float]) -> Person:
+def respondent(*attributes: tuple[str, int, float]) -> Person:
     """Who is asked these sensitive questions."""
     questions = [
         Category(
@@ -156,7 +172,7 @@ def respondent(*asked: tuple[str, int, float]) -> Person:
             levels=tuple(f"{name} {k + 1}" for k in range(many)),
             epsilon=Menu(menu=(epsilon,), default=epsilon),
         )
-        for name, many, epsilon in asked
+        for name, many, epsilon in attributes
     ]
     servers = ("victim", "other")
     study = Study(
@@ -167,17 +183,19 @@ def respondent(*asked: tuple[str, int, float]) -> Person:
         menu=(LABEL,),
         default_epsilon=LABEL,
         encoder=Encoder(attributes=(YEARS, *questions), version=2),
-        servers=tuple(ServerEntry(name=one, url=f"https://{one}.example") for one in servers),
+        servers=tuple(
+            ServerEntry(name=server, url=f"https://{server}.example") for server in servers
+        ),
         edges=(servers,),
     )
     plan = TrainingPlan(method="sums")
-    return Person(study=study, plan=plan, label=0, levels=(0,) * len(asked))
+    return Person(study=study, plan=plan, label=0, levels=(0,) * len(attributes))
 
 
-def together(person: Person) -> Pair[Person]:
+def together(person: Person) -> WorldPair[Person]:
     """Another label, and another level of every answer."""
     other = replace(person, label=1, levels=(1,) * len(person.levels))
-    return Pair(name="label and answers", worlds=(person, other), data=TOGETHER)
+    return WorldPair(name="label and answers", worlds=(person, other), data=TOGETHER)
 
 
 def _answered(person: Person) -> tuple[Person, Person]:
@@ -188,21 +206,24 @@ def _with_noise(person: Person, label_mu: float, square_mu: float) -> Person:
     return replace(person, plan=noisy(person.plan, person.events(), label_mu, square_mu))
 
 
-def from_report(pair: Pair[Person], devices: int) -> Finding:
+def from_report(pair: WorldPair[Person], devices: int) -> Finding:
     """Whoever receives the report sees label and answers together: every report, and all that are
     likelier in one world, against the line of ε alone.
     """
-    laws = np.array([one.chances() for one in pair.worlds])
+    laws = np.array([victim.chances() for victim in pair.worlds])
     many = laws.shape[1]
-    seen = [
-        np.bincount(one.reported(devices, Simulated(0))[:, 0], minlength=many)
-        for one in pair.worlds
+    frequencies = [
+        np.bincount(victim.reported(devices, Simulated(0))[:, 0], minlength=many)
+        for victim in pair.worlds
     ]
     alpha = FALSE_ALARM / (2 * (many + 1))  # each of these events, in either order
     measured = 0.0
     for first, second in ((0, 1), (1, 0)):
         likelier = laws[first] > laws[second]
-        hits, false_hits = ([*one, one[likelier].sum()] for one in (seen[first], seen[second]))
+        hits, false_hits = (
+            [*counts, counts[likelier].sum()]
+            for counts in (frequencies[first], frequencies[second])
+        )
         bounds = epsilon_bound(np.array(hits), devices, np.array(false_hits), devices, 0.0, alpha)
         measured = max(measured, float(bounds.max()))
     return compare(
@@ -213,12 +234,12 @@ def from_report(pair: Pair[Person], devices: int) -> Finding:
     )
 
 
-def from_sums(pair: Pair[Person], runs: int, seed: int, jobs: int) -> Finding:
+def from_sums(pair: WorldPair[Person], runs: int, seed: int, jobs: int) -> Finding:
     """Other servers see what one exchange of sums releases."""
-    seen = [
-        sums_transcripts.releases(one, runs, seed, world, jobs)
-        for world, one in enumerate(pair.worlds)
+    releases = [
+        sums_transcripts.releases(victim, runs, seed, world, jobs)
+        for world, victim in enumerate(pair.worlds)
     ]
     person = pair.worlds[0]
     claims = {delta: person.claim(pair.data, "other servers", delta) for delta in DELTAS}
-    return sums_transcripts.told_apart("answer_inference", pair, seen, claims)
+    return sums_transcripts.distinguish("answer_inference", pair, releases, claims)

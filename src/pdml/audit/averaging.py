@@ -40,14 +40,14 @@ def _reports(effort: Effort, seed: int) -> Finding:
     rng = Simulated(seed).stream(LABELS)
     count = effort.labels // 2
     sums = [_counts(truth, REPORTS, count, rng) for truth in (0, 1)]
-    found = separate(sums[0][:, None], sums[1][:, None], 0.0)
+    separation = separate(sums[0][:, None], sums[1][:, None], 0.0)
     sure = {k: _majority(k, min(count, 100_000), rng) for k in (1, REPORTS, MANY)}
     grows = ", ".join(f"{k} report{'s' * (k > 1)} {rate:.1%}" for k, rate in sure.items())
     charged = Ledger(((LabelFlip(EPSILON).event(),) * REPORTS,)).line("label", "own server").epsilon
     return compare(
         f"averaging: {REPORTS} reports",
         charged,
-        found.epsilon,
+        separation.epsilon,
         f"unless the device repeats its first answer, the truth emerges: {grows}; {REPORTS} "
         f"reports must be charged {REPORTS} times",
     )

@@ -21,15 +21,15 @@ from pdml.audit import sums_attacks, sums_transcripts
 from pdml.audit.confidence import at_least
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.inference import label_victim
-from pdml.audit.sums_transcripts import Pair
+from pdml.audit.sums_transcripts import WorldPair
 from pdml.audit.victim import CHUNK, Effort, Victim
 from pdml.mechanisms import masks
-from pdml.mechanisms.integer_gaussian import Units, valued
+from pdml.mechanisms.integer_gaussian import Units, dequantize
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Simulated
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Server
-from pdml.training.sums_release import exact, released
+from pdml.training.sums_release import exact, release_sums
 
 SERVERS = ("victim", "second", "third", "fourth")
 MU = 2.2  # of what the plan's colluders see
@@ -39,7 +39,7 @@ WORDS_IN = 200  # jobs whose single words are looked at
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class MaskedExchanges:
     """What travelled in many jobs, and what each server knows of itself: (jobs, n, numbers)."""
 
     jobs: Words
@@ -61,16 +61,16 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
         for colluding in range(1, len(SERVERS)):
             honest = len(SERVERS) - colluding
             totals = [
-                honest_total(one, victim, colluding)
-                for one, victim in zip(worlds, pair.worlds, strict=True)
+                honest_total(exchange, victim, colluding)
+                for exchange, victim in zip(worlds, pair.worlds, strict=True)
             ]
             name, claims = f"coalition of {colluding}", pair.worlds[0].claims(pair.data, colluding)
-            findings.append(sums_transcripts.told_apart(name, pair, totals, claims, hidden=honest))
+            findings.append(sums_transcripts.distinguish(name, pair, totals, claims, hidden=honest))
             share = honest / (len(SERVERS) - COLLUDING)
             widths += [(v, t, share) for v, t in zip(pair.worlds, totals, strict=True)]
         words += [
-            _without_known_masks(one, colluding)
-            for one in worlds
+            _remove_coalition_masks(exchange, colluding)
+            for exchange in worlds
             for colluding in range(len(SERVERS) - 1)
         ]
     return (
@@ -80,34 +80,34 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
     )
 
 
-def pairs() -> tuple[Pair[Victim], ...]:
+def pairs() -> tuple[WorldPair[Victim], ...]:
     """A reported label, and a record: neither through the coin, which no server tosses."""
-    victim = one_of(len(SERVERS), COLLUDING)
+    victim = masked_victim(len(SERVERS), COLLUDING)
     return sums_attacks.flipped("label", sums_attacks.with_noise(victim, MU, MU)), records(victim)
 
 
-def one_of(servers: int, colluding: int) -> Victim:
+def masked_victim(servers: int, colluding: int) -> Victim:
     """A victim whose sums appear in the total of so many servers only."""
     alone = sums_attacks.sums_victim(label_victim())
     plan = replace(alone.plan, colluding=colluding)
     return replace(alone, plan=plan, n_servers=servers, degree=servers - 1)
 
 
-def records(victim: Victim) -> Pair[Victim]:
+def records(victim: Victim) -> WorldPair[Victim]:
     """Two records that move both sums, each as well hidden as the other."""
-    each = MU / sqrt(2)
+    mu = MU / sqrt(2)
     return sums_attacks.records(
-        "record", sums_attacks.with_noise(victim, each, each), sums_attacks.ANGLE
+        "record", sums_attacks.with_noise(victim, mu, mu), sums_attacks.ANGLE
     )
 
 
-def exchanges(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Exchanged:
+def exchanges(victim: Victim, count: int, seed: int, world: int, jobs: int) -> MaskedExchanges:
     """So many jobs of all servers; the victim's record or label is that of its world."""
     names = np.random.SeedSequence(seed, spawn_key=(world,)).generate_state(count, np.uint64)
     chunks = np.array_split(names, max(1, count // CHUNK))
-    parts = spread(_exchanges, [(victim, chunk) for chunk in chunks], jobs)
-    sent, rows = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Exchanged(names.astype(np.uint64), sent, rows)
+    parts = run_parallel(_exchanges, [(victim, chunk) for chunk in chunks], jobs)
+    sent, rows = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return MaskedExchanges(names.astype(np.uint64), sent, rows)
 
 
 def _exchanges(victim: Victim, jobs: Words) -> tuple[Words, Units]:
@@ -116,9 +116,13 @@ def _exchanges(victim: Victim, jobs: Words) -> tuple[Words, Units]:
     sent, rows = [], []
     for job in jobs:
         source, seeds = Simulated(int(job)), _seeds(job)
-        each = [released(*of, victim.plan, source) for of in zip(owns, members, strict=True)]
-        rows.append(each)
-        sent.append([masks.masked(each[i], me, SERVERS, seeds[me]) for i, me in enumerate(SERVERS)])
+        releases = [
+            release_sums(*of, victim.plan, source) for of in zip(owns, members, strict=True)
+        ]
+        rows.append(releases)
+        sent.append(
+            [masks.add_masks(releases[i], me, SERVERS, seeds[me]) for i, me in enumerate(SERVERS)]
+        )
     return np.array(sent), np.array(rows)
 
 
@@ -133,40 +137,42 @@ def member(victim: Victim, index: int) -> Server:
 
 def _seeds(job: int) -> dict[str, dict[str, bytes]]:
     """Of every server with every other, in one job."""
-    found: dict[str, dict[str, bytes]] = {name: {} for name in SERVERS}
-    for one, other in combinations(SERVERS, 2):
-        secret = sha256(f"{one} {other}".encode()).digest()  # the pair's, the same in all jobs
-        seed = masks.seed_of(secret, job=f"job {job}", one=one, other=other)
-        found[one][other] = found[other][one] = seed
-    return found
+    seeds: dict[str, dict[str, bytes]] = {name: {} for name in SERVERS}
+    for server, other in combinations(SERVERS, 2):
+        secret = sha256(f"{server} {other}".encode()).digest()  # the pair's, the same in all jobs
+        seed = masks.derive_seed(secret, job=f"job {job}", server=server, other=other)
+        seeds[server][other] = seeds[other][server] = seed
+    return seeds
 
 
-def honest_total(seen: Exchanged, victim: Victim, colluding: int) -> Array:
+def honest_total(exchange: MaskedExchanges, victim: Victim, colluding: int) -> Array:
     """What the last ``colluding`` servers learn together: (jobs, 1, numbers).
 
     They take off the total what they sent themselves, and the sums of honest servers whose records
     they know: the victim's own sums and the noise of all honest servers are left.
     """
     honest = len(SERVERS) - colluding
-    known = [sums_transcripts.exact_row(member(victim, i), victim.plan) for i in range(1, honest)]
-    total = seen.sent.sum(axis=1, dtype=np.uint64).view(np.int64) - seen.rows[:, honest:].sum(
-        axis=1
-    )
-    return valued(total - sum(known))[:, None]
+    other_sums = [
+        sums_transcripts.exact_row(member(victim, i), victim.plan) for i in range(1, honest)
+    ]
+    total = exchange.sent.sum(axis=1, dtype=np.uint64).view(np.int64) - exchange.rows[
+        :, honest:
+    ].sum(axis=1)
+    return dequantize(total - sum(other_sums))[:, None]
 
 
 def single_words(name: str, rows: Sequence[Words]) -> Finding:
     """How much oftener than 1/256 some value of some byte comes in honest rows (jobs, h, numbers),
     less the masks that are known: in any sum or difference of them but their total.
     """
-    words = [each for one in rows for each in _left(one)]
+    words = [combination for block in rows for combination in _left(block)]
     alpha = FALSE_ALARM / (256 * 8 * len(words))
     return compare(
         name,
         1.0,
-        256 * max(_likeliest(each, alpha) for each in words),
+        256 * max(_likeliest(combination, alpha) for combination in words),
         "how often the likeliest value of a byte comes, over 1/256, in "
-        f"{sum(each.size for each in words):,} words that are not the total's",
+        f"{sum(combination.size for combination in words):,} words that are not the total's",
         quantity="ratio",
     )
 
@@ -182,17 +188,17 @@ def _left(rows: Words) -> list[Words]:
     """Sums and differences in single jobs, and from one job to the next."""
     honest = rows.shape[1]
     signs = product((0, 1, -1), repeat=honest)
-    rest = [each for each in signs if (0,) * honest < each and abs(sum(each)) < honest]
-    mixed = [np.einsum("h,jhk->jk", np.array(each).astype(np.uint64), rows) for each in rest]
+    rest = [sign for sign in signs if (0,) * honest < sign and abs(sum(sign)) < honest]
+    mixed = [np.einsum("h,jhk->jk", np.array(sign).astype(np.uint64), rows) for sign in rest]
     even = len(rows) // 2 * 2
-    return [*mixed, *(each[:even:2] - each[1:even:2] for each in mixed)]
+    return [*mixed, *(words[:even:2] - words[1:even:2] for words in mixed)]
 
 
-def _without_known_masks(seen: Exchanged, colluding: int) -> Words:
+def _remove_coalition_masks(exchange: MaskedExchanges, colluding: int) -> Words:
     """Honest rows of some jobs, less the masks whose seeds the coalition has."""
     honest = len(SERVERS) - colluding
-    rows = seen.sent[:WORDS_IN, :honest].copy()
-    for row, job in zip(rows, seen.jobs[:WORDS_IN], strict=True):
+    rows = exchange.sent[:WORDS_IN, :honest].copy()
+    for row, job in zip(rows, exchange.jobs[:WORDS_IN], strict=True):
         seeds = _seeds(job)
         for index, other in product(range(honest), SERVERS[honest:]):
             row[index] -= masks.words(seeds[other][SERVERS[index]], row.shape[1])

@@ -90,7 +90,7 @@ def contradict(
     )
     trials = min(map(len, counted))
     events = {delta: _event(learnt, delta, alpha, trials) for delta in claims}
-    delta = max(claims, key=lambda each: events[each][0] / max(claims[each], LEAST))
+    delta = max(claims, key=lambda candidate: events[candidate][0] / max(claims[candidate], LEAST))
     _, sign, threshold = events[delta]
     inside, outside = (counted[1], counted[0]) if sign > 0 else (-counted[0], -counted[1])
     hits, false_hits = int((inside > threshold).sum()), int((outside > threshold).sum())
@@ -100,7 +100,7 @@ def contradict(
     return Separation(bound, delta, right / 2)
 
 
-def sharpest(
+def strongest_separation(
     tests: Sequence[tuple[Array, Array]],
     claims: Mapping[float, float],
     alpha: float = FALSE_ALARM,
@@ -108,12 +108,12 @@ def sharpest(
     """Of several tests of the same worlds, what comes closest to contradicting a profile; each has
     its part of the false-alarm rate.
     """
-    found = [contradict(*worlds, claims, alpha / len(tests)) for worlds in tests]
+    separations = [contradict(*worlds, claims, alpha / len(tests)) for worlds in tests]
     return max(
-        found,
-        key=lambda one: (
-            one.epsilon > claims[one.delta],
-            one.epsilon / max(claims[one.delta], LEAST),
+        separations,
+        key=lambda separation: (
+            separation.epsilon > claims[separation.delta],
+            separation.epsilon / max(claims[separation.delta], LEAST),
         ),
     )
 

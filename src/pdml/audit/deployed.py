@@ -22,8 +22,8 @@ from scipy.special import gammaincinv
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.audit.confidence import DELTAS, sharpest
-from pdml.audit.deployment import Seen, claimed_events, live
+from pdml.audit.confidence import DELTAS, strongest_separation
+from pdml.audit.deployment import RoundsTranscript, claimed_events, live
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.inference import MU, flip_first, record_victims, three_classes, with_both
 from pdml.audit.victim import Effort, Victim
@@ -46,12 +46,12 @@ class Case:
 def deployed_node(effort: Effort, seed: int) -> tuple[Finding, ...]:
     """Three pairs of worlds, and the width of the noise, which has no seed: it changes nothing."""
     runs = max(FEWEST, effort.transcripts // SHARE)
-    seen = {case: lives(case, runs, effort.jobs) for case in cases()}
-    exact = {case: both for case, both in seen.items() if case.exact}
-    return (*(told_apart(case, both) for case, both in seen.items()), width(exact))
+    transcripts = {case: lives(case, runs, effort.jobs) for case in cases()}
+    exact = {case: both for case, both in transcripts.items() if case.exact}
+    return (*(distinguish(case, both) for case, both in transcripts.items()), width(exact))
 
 
-def lives(case: Case, runs: int, jobs: int = 1) -> list[Seen]:
+def lives(case: Case, runs: int, jobs: int = 1) -> list[RoundsTranscript]:
     """``runs`` lives in either world."""
     return [live(case.worlds, world, runs, jobs) for world in (0, 1)]
 
@@ -59,7 +59,7 @@ def lives(case: Case, runs: int, jobs: int = 1) -> list[Seen]:
 def cases() -> tuple[Case, ...]:
     """A reported label of three classes, mostly behind θ or mostly behind η; and a whole record."""
     theta, eta = with_both(three_classes(), MU, WEAK), with_both(three_classes(), WEAK, MU)
-    first, second = (with_both(one, MU, WEAK, "record") for one in record_victims())
+    first, second = (with_both(victim, MU, WEAK, "record") for victim in record_victims())
     return (
         Case(name="label, mostly theta", worlds=(theta, flip_first(theta)), data="label"),
         Case(name="label, mostly eta", worlds=(eta, flip_first(eta)), data="label"),
@@ -67,14 +67,14 @@ def cases() -> tuple[Case, ...]:
     )
 
 
-def told_apart(case: Case, seen: list[Seen]) -> Finding:
+def distinguish(case: Case, transcripts: list[RoundsTranscript]) -> Finding:
     """The better of two tests, each at half the false-alarm rate, against the journal's ledger."""
-    ledger = _of_reports(seen[0].ledger)
+    ledger = _of_reports(transcripts[0].ledger)
     claims = {delta: _claim(ledger, case.data, delta) for delta in DELTAS}
-    scores = [_scores(case, one)[:, None] for one in seen]
-    flat = [one.sent.reshape(len(one.sent), -1) for one in seen]
-    best = sharpest([(scores[0], scores[1]), (flat[0], flat[1])], claims)
-    runs, rounds = seen[0].sent.shape[:2]
+    scores = [_scores(case, transcript)[:, None] for transcript in transcripts]
+    flat = [transcript.sent.reshape(len(transcript.sent), -1) for transcript in transcripts]
+    best = strongest_separation([(scores[0], scores[1]), (flat[0], flat[1])], claims)
+    runs, rounds = transcripts[0].sent.shape[:2]
     finding = compare(
         f"deployed_node: {case.name}",
         claims[best.delta],
@@ -82,7 +82,7 @@ def told_apart(case: Case, seen: list[Seen]) -> Finding:
         f"from {rounds} releases with a restart after the first, at delta {best.delta:g}, with "
         f"{runs:,} runs per world; a guess at even odds is right {best.accuracy:.1%} of the time",
     )
-    uncounted = max(one.uncounted for one in seen)
+    uncounted = max(transcript.uncounted for transcript in transcripts)
     return replace(finding, passed=False, sentence=uncounted) if uncounted else finding
 
 
@@ -90,9 +90,9 @@ def _of_reports(ledger: Ledger) -> Ledger:
     """What the journal says the releases tell of what was reported: the worlds differ in that, so
     that no device's coin protects, and a person's ε has set the length of the code alone.
     """
-    told = LabelFlip(inf).event()
+    flip = LabelFlip(inf).event()
     events = tuple(
-        tuple(told if isinstance(event, LabelFlipped) else event for event in server)
+        tuple(flip if isinstance(event, LabelFlipped) else event for event in server)
         for server in ledger.events
     )
     return replace(ledger, events=events)
@@ -102,11 +102,11 @@ def _claim(ledger: Ledger, data: str, delta: float) -> float:
     return replace(ledger, delta=delta).line(data, "other servers", 0).epsilon
 
 
-def _scores(case: Case, seen: Seen) -> Array:
+def _scores(case: Case, transcript: RoundsTranscript) -> Array:
     """The log likelihood ratio of every run, but for a constant."""
     weights = np.linalg.inv(_covariance(case.worlds[0]))
-    apart = seen.iterates[1] - seen.iterates[0]
-    off = seen.sent - seen.iterates.mean(axis=0)
+    apart = transcript.iterates[1] - transcript.iterates[0]
+    off = transcript.sent - transcript.iterates.mean(axis=0)
     return np.asarray(np.einsum("rtk,ts,rsk->r", apart, weights, off))
 
 
@@ -119,17 +119,19 @@ def _covariance(victim: Victim) -> Array:
     return np.asarray(np.diag(np.square(theta)) + sum(eta) ** 2 / ridge**2)
 
 
-def width(found: Mapping[Case, list[Seen]]) -> Finding:
+def width(transcripts: Mapping[Case, list[RoundsTranscript]]) -> Finding:
     """Of each round's noise, given the rounds before: Σz² is a χ² if it is what the events claim.
 
     The records' own curvature makes w_i answer η a little less than 1/μ_i, which is allowed for.
     """
-    tests = sum(case.worlds[0].plan.rounds for case in found)
+    tests = sum(case.worlds[0].plan.rounds for case in transcripts)
     ratios = []
-    for case, seen in found.items():
+    for case, both in transcripts.items():
         victim = case.worlds[0]
         whiten = np.linalg.inv(np.linalg.cholesky(_covariance(victim)))
-        off = [one.sent - one.iterates[world] for world, one in enumerate(seen)]
+        off = [
+            transcript.sent - transcript.iterates[world] for world, transcript in enumerate(both)
+        ]
         curvature = victim.plan.loss_for(victim.classes).curvature_bound * victim.norm_bound**2
         most = 1 + 2 * curvature / victim.plan.ridge(victim.degree, victim.n_servers)
         for z in np.einsum("ts,rsk->trk", whiten, np.concatenate(off)):

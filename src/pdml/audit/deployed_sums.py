@@ -1,6 +1,6 @@
 """A deployed exchange of masked sums under attack: two honest nodes as organisations run them.
 
-`Party`, signed messages, journals in files, masks from the nodes' own keys, noise from the
+`Participant`, signed messages, journals in files, masks from the nodes' own keys, noise from the
 operating system; and when it has released, the victim dies and starts again. A third node, the
 spy, is the adversary's, and the second one may join it. They open what was sent to the spy, take
 off the masks whose seeds they have, and know all records but one. What is claimed is the line of
@@ -21,23 +21,23 @@ from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import LabelFlipped, SumsReleased
 from pdml.audit import sums_transcripts
-from pdml.audit.coalitions import member, one_of, records, single_words
+from pdml.audit.coalitions import masked_victim, member, records, single_words
 from pdml.audit.confidence import DELTAS
 from pdml.audit.deployment import CHUNK, MEMORY
-from pdml.audit.finding import Finding, counted
-from pdml.audit.sums_transcripts import Pair
+from pdml.audit.finding import Finding, require_ledger_rows
+from pdml.audit.sums_transcripts import WorldPair
 from pdml.audit.victim import Effort, Victim
 from pdml.mechanisms import masks
-from pdml.mechanisms.integer_gaussian import valued
+from pdml.mechanisms.integer_gaussian import dequantize
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Secure
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
-from pdml.node.job.participant import Holdings, Party
+from pdml.node.job.participant import Participant, TrainingData
 from pdml.node.protocol import wire_messages
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Server
 
 SPY = "spy"
@@ -46,7 +46,7 @@ SHARE, FEWEST = 60, 100  # a life takes many times longer than a release
 
 
 @dataclass(frozen=True)
-class Seen:
+class SumsTranscript:
     """What reached the spy in many runs of one world, and what the victim's journal says."""
 
     sent: Words  # (runs, 2, numbers): of both honest nodes
@@ -64,24 +64,30 @@ def deployed_sums(effort: Effort, seed: int) -> tuple[Finding, ...]:
     return findings([live(victim, runs, effort.jobs) for victim in worlds().worlds])
 
 
-def findings(seen: Sequence[Seen]) -> tuple[Finding, ...]:
+def findings(transcripts: Sequence[SumsTranscript]) -> tuple[Finding, ...]:
     """Of either world, against the ledger in the journal."""
-    pair, found, widths = worlds(), [], []
+    pair, comparisons, widths = worlds(), [], []
     for colluding, honest in ((1, 2), (2, 1)):
-        totals = [_total(one, colluding) for one in seen]
+        totals = [_total(transcript, colluding) for transcript in transcripts]
         name, claims = (
             f"deployed_sums, coalition of {colluding}",
-            _claims(seen[0].ledger, colluding),
+            _claims(transcripts[0].ledger, colluding),
         )
-        found.append(sums_transcripts.told_apart(name, pair, totals, claims, hidden=honest))
+        comparisons.append(sums_transcripts.distinguish(name, pair, totals, claims, hidden=honest))
         widths += [(v, t, honest / 2) for v, t in zip(pair.worlds, totals, strict=True)]
-    (line,) = seen[0].ledger.events
+    (line,) = transcripts[0].ledger.events
     lines = sum(isinstance(event, SumsReleased) for event in line)
     return (
-        *(counted(each, max(one.messages for one in seen), lines) for each in found),
+        *(
+            require_ledger_rows(
+                comparison, max(transcript.messages for transcript in transcripts), lines
+            )
+            for comparison in comparisons
+        ),
         sums_transcripts.width("deployed_sums: noise", widths),
         single_words(
-            "deployed_sums: single words", [each for one in seen for each in (one.sent, one.rows)]
+            "deployed_sums: single words",
+            [words for transcript in transcripts for words in (transcript.sent, transcript.rows)],
         ),
     )
 
@@ -89,8 +95,8 @@ def findings(seen: Sequence[Seen]) -> tuple[Finding, ...]:
 def _claims(ledger: Ledger, colluding: int) -> dict[float, float]:
     """The features' line at every δ, for a report that is known: without the coin."""
     (events,) = ledger.events
-    known = tuple(event for event in events if not isinstance(event, LabelFlipped))
-    book = replace(ledger, events=(known,))
+    releases = tuple(event for event in events if not isinstance(event, LabelFlipped))
+    book = replace(ledger, events=(releases,))
     return {
         delta: replace(book, delta=delta)
         .line("features", "other servers", 0, colluding=colluding)
@@ -99,24 +105,27 @@ def _claims(ledger: Ledger, colluding: int) -> dict[float, float]:
     }
 
 
-def _total(seen: Seen, colluding: int) -> Array:
+def _total(transcript: SumsTranscript, colluding: int) -> Array:
     """What is left of the honest nodes' total when all other sums are known, (runs, 1, numbers)."""
     if colluding == 2:
-        return valued(seen.alone.view(np.int64))[:, None]
-    known = sums_transcripts.exact_row(member(worlds().worlds[0], 1), worlds().worlds[0].plan)
-    return valued(seen.rows.sum(axis=1, dtype=np.uint64).view(np.int64))[:, None] - known
+        return dequantize(transcript.alone.view(np.int64))[:, None]
+    member_sums = sums_transcripts.exact_row(member(worlds().worlds[0], 1), worlds().worlds[0].plan)
+    return (
+        dequantize(transcript.rows.sum(axis=1, dtype=np.uint64).view(np.int64))[:, None]
+        - member_sums
+    )
 
 
-def worlds() -> Pair[Victim]:
+def worlds() -> WorldPair[Victim]:
     """Two records at one of three nodes; the noise of two hides them as the plan says."""
-    return records(one_of(len(SERVERS), 1))
+    return records(masked_victim(len(SERVERS), 1))
 
 
-def live(victim: Victim, runs: int, jobs: int = 1) -> Seen:
+def live(victim: Victim, runs: int, jobs: int = 1) -> SumsTranscript:
     """``runs`` lives of one world, each with data sets and a job of its own."""
     tasks = [(victim, min(CHUNK, runs - start)) for start in range(0, runs, CHUNK)]
-    parts = spread(_chunk, tasks, jobs)
-    return Seen(
+    parts = run_parallel(_chunk, tasks, jobs)
+    return SumsTranscript(
         np.concatenate([part.sent for part in parts]),
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.alone for part in parts]),
@@ -125,33 +134,35 @@ def live(victim: Victim, runs: int, jobs: int = 1) -> Seen:
     )
 
 
-def _chunk(victim: Victim, runs: int) -> Seen:
+def _chunk(victim: Victim, runs: int) -> SumsTranscript:
     place = TemporaryDirectory(prefix="pdml-audit-", dir=MEMORY if MEMORY.is_dir() else None)
     with threadpool_limits(1), place as folder, ExitStack() as until_the_end:
         nodes = [_Machine(Path(folder), name, until_the_end) for name in SERVERS]
-        each = [_life(victim, f"run-{run}", nodes) for run in range(runs)]
-    sent, rows, alone, messages, ledgers = zip(*each, strict=True)
-    return Seen(np.array(sent), np.array(rows), np.array(alone), max(messages), ledgers[-1])
+        lives = [_life(victim, f"run-{run}", nodes) for run in range(runs)]
+    sent, rows, alone, messages, ledgers = zip(*lives, strict=True)
+    return SumsTranscript(
+        np.array(sent), np.array(rows), np.array(alone), max(messages), ledgers[-1]
+    )
 
 
 def _life(
     victim: Victim, job: str, nodes: Sequence["_Machine"]
 ) -> tuple[Words, Words, Words, int, Ledger]:
-    """One job, as `Seen` has many."""
+    """One job, as `SumsTranscript` has many."""
     contract = _contract(victim, job)
     (first, second), spy = nodes[:2], nodes[2]
-    said, ledger = first.live(contract, member(victim, 0), nodes, dies=True)
-    heard, _ = second.live(contract, member(victim, 1), nodes)
+    victim_messages, ledger = first.live(contract, member(victim, 0), nodes, dies=True)
+    second_messages, _ = second.live(contract, member(victim, 1), nodes)
     keys = {node.name: node.identity.public for node in nodes}
     sent, rows = [], []
-    for node, message in ((first, said[0]), (second, heard[0])):
+    for node, message in ((first, victim_messages[0]), (second, second_messages[0])):
         _, values = wire_messages.open_vector(
             message, contract, carrier=node.name, me=SPY, keys=keys
         )
         sent.append(values[0])
         rows.append(values[0] - spy.mask(contract, node))
     alone = rows[0] - second.mask(contract, first)
-    return np.array(sent), np.array(rows), alone, len(said), ledger
+    return np.array(sent), np.array(rows), alone, len(victim_messages), ledger
 
 
 class _Machine:
@@ -164,19 +175,19 @@ class _Machine:
         self.journal = until_the_end.enter_context(closing(Journal(folder / f"{name}.db")))
 
     def live(
-        self, contract: Contract, server: Server, nodes: Sequence["_Machine"], dies: bool = False
+        self, contract: JobTerms, server: Server, nodes: Sequence["_Machine"], dies: bool = False
     ) -> tuple[list[bytes], Ledger]:
         """Every different message to the spy, and the ledger; ``dies``: after it has released."""
         others = frozenset(self.journal.released_datasets())
-        holdings = Holdings(server=server, dataset=f"of {contract.job}", apart_from=others)
+        holdings = TrainingData(server=server, dataset=f"of {contract.job}", apart_from=others)
         shared = {
             node.name: self.sealing.shared(node.sealing.public)
             for node in nodes
             if node is not self
         }
 
-        def started() -> Party:
-            return Party(
+        def started() -> Participant:
+            return Participant(
                 contract,
                 self.name,
                 holdings,
@@ -195,15 +206,15 @@ class _Machine:
             messages.append(party.message(SPY, 1))
         return list(dict.fromkeys(messages)), party.ledger
 
-    def mask(self, contract: Contract, other: "_Machine") -> Words:
+    def mask(self, contract: JobTerms, other: "_Machine") -> Words:
         """What an earlier node has added for this one."""
         secret = self.sealing.shared(other.sealing.public)
-        seed = masks.seed_of(secret, job=contract.digest, one=self.name, other=other.name)
+        seed = masks.derive_seed(secret, job=contract.digest, server=self.name, other=other.name)
         return masks.words(seed, contract.shape[1])
 
 
-def _contract(victim: Victim, job: str) -> Contract:
-    return Contract(
+def _contract(victim: Victim, job: str) -> JobTerms:
+    return JobTerms(
         job=job,
         study="0" * 64,
         plan=victim.plan,

@@ -1,7 +1,7 @@
 """One node as an organisation runs it, lived through many times, its only neighbour looking on.
 
-`Party`, signed messages, a journal in a file, noise from the operating system; and after the first
-round the node dies and starts again. What leaves it is opened as a neighbour would open it.
+`Participant`, signed messages, a journal in a file, noise from the operating system; and after the
+first round the node dies and starts again. What leaves it is opened as a neighbour would open it.
 """
 
 from contextlib import closing
@@ -18,11 +18,11 @@ from pdml.accounting.events import Event, IterateReleased
 from pdml.audit.victim import Victim
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.crypto.signing import Identity
-from pdml.node.job.participant import Holdings, Party
+from pdml.node.job.participant import Participant, TrainingData
 from pdml.node.protocol import wire_messages
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Node, Server
 
 NEIGHBOUR, VICTIM = "neighbour", "victim"
@@ -32,7 +32,7 @@ MEMORY = Path("/dev/shm")  # syncing a disk takes most of the time, and is not w
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundsTranscript:
     """What the neighbour saw in many runs of one world, and what the journal says was spent."""
 
     sent: Array  # (runs, T, numbers)
@@ -41,13 +41,13 @@ class Seen:
     ledger: Ledger  # of the last run: the same in all
 
 
-def live(worlds: tuple[Victim, Victim], world: int, runs: int, jobs: int) -> Seen:
+def live(worlds: tuple[Victim, Victim], world: int, runs: int, jobs: int) -> RoundsTranscript:
     """``runs`` lives of the victim of one world, each with a data set and a job of its own."""
     tasks = [(worlds, world, min(CHUNK, runs - start)) for start in range(0, runs, CHUNK)]
-    parts = spread(_chunk, tasks, jobs)
+    parts = run_parallel(_chunk, tasks, jobs)
     sent = np.concatenate([part.sent for part in parts])
     iterates = np.concatenate([part.iterates for part in parts], axis=1)
-    return Seen(sent, iterates, max(part.uncounted for part in parts), parts[-1].ledger)
+    return RoundsTranscript(sent, iterates, max(part.uncounted for part in parts), parts[-1].ledger)
 
 
 def claimed_events(victim: Victim) -> tuple[Event, ...]:
@@ -55,9 +55,9 @@ def claimed_events(victim: Victim) -> tuple[Event, ...]:
     return _contract(victim).plan.events(_server(victim, Simulated(0)).place)
 
 
-def _chunk(worlds: tuple[Victim, Victim], world: int, runs: int) -> Seen:
+def _chunk(worlds: tuple[Victim, Victim], world: int, runs: int) -> RoundsTranscript:
     victim = worlds[world]
-    twins = [_Twin(one) for one in worlds]
+    twins = [_Twin(world_victim) for world_victim in worlds]
     sent, iterates, uncounted = [], [], ""
     folder = MEMORY if MEMORY.is_dir() else None
     with (
@@ -72,9 +72,9 @@ def _chunk(worlds: tuple[Victim, Victim], world: int, runs: int) -> Seen:
             sent.append([first[t] for t in sorted(first)])
             iterates.append([twin.iterates(sent[-1]) for twin in twins])
             uncounted = _uncounted(len(messages), ledger) or uncounted
-    flat = np.array(sent).reshape(runs, len(victim.heard), -1)
+    flat = np.array(sent).reshape(runs, len(victim.messages), -1)
     both = np.array(iterates).swapaxes(0, 1).reshape(2, *flat.shape)
-    return Seen(flat, both, uncounted, ledger)
+    return RoundsTranscript(flat, both, uncounted, ledger)
 
 
 def _uncounted(messages: int, ledger: Ledger) -> str:
@@ -96,7 +96,7 @@ class _Home:
         """Every different message with its round, as they came, and the ledger at the end."""
         victim, source = self.victim, Secure()
         contract = _contract(victim, f"run-{run}")
-        holdings = Holdings(
+        holdings = TrainingData(
             server=_server(victim, source),
             dataset=f"of run {run}",
             apart_from=frozenset(self.journal.released_datasets()),
@@ -105,15 +105,20 @@ class _Home:
         party.advance()
         messages = {party.message(NEIGHBOUR, 1): 1}
         party = self._started(contract, holdings, source)  # it had died
-        for t, heard in enumerate(victim.heard[1:], start=2):
-            party.accept(NEIGHBOUR, self._told(contract, t - 1, heard))
+        for t, vector in enumerate(victim.messages[1:], start=2):
+            party.accept(NEIGHBOUR, self._sign_vector(contract, t - 1, vector))
             party.advance()
-            for asked in (1, t):  # the first one once more: the same bytes, or one message too many
-                messages.setdefault(party.message(NEIGHBOUR, asked), asked)
-        return [(t, self._opened(contract, said)) for said, t in messages.items()], party.ledger
+            for round_number in (
+                1,
+                t,
+            ):  # the first one once more: the same bytes, or one message too many
+                messages.setdefault(party.message(NEIGHBOUR, round_number), round_number)
+        return [
+            (t, self._opened(contract, message)) for message, t in messages.items()
+        ], party.ledger
 
-    def _started(self, contract: Contract, holdings: Holdings, source: Secure) -> Party:
-        return Party(
+    def _started(self, contract: JobTerms, holdings: TrainingData, source: Secure) -> Participant:
+        return Participant(
             contract,
             VICTIM,
             holdings,
@@ -123,7 +128,7 @@ class _Home:
             source=source,
         )
 
-    def _told(self, contract: Contract, t: int, values: Array) -> bytes:
+    def _sign_vector(self, contract: JobTerms, t: int, values: Array) -> bytes:
         """The neighbour's own release of round t."""
         return wire_messages.vector(
             contract,
@@ -134,9 +139,9 @@ class _Home:
             payload=wire_messages.packed(values),
         )
 
-    def _opened(self, contract: Contract, said: bytes) -> Array:
+    def _opened(self, contract: JobTerms, message: bytes) -> Array:
         return wire_messages.open_vector(
-            said, contract, carrier=VICTIM, me=NEIGHBOUR, keys=self.public
+            message, contract, carrier=VICTIM, me=NEIGHBOUR, keys=self.public
         )[1]
 
 
@@ -152,8 +157,8 @@ class _Twin:
 
     def iterates(self, sent: list[Array]) -> Array:
         state, points = self.node.start(), []
-        for heard, released in zip(self.victim.heard, sent, strict=True):
-            after, point = self.node.step(state, [heard])
+        for message, released in zip(self.victim.messages, sent, strict=True):
+            after, point = self.node.step(state, [message])
             points.append(point)
             state = replace(after, sent=released)
         return np.array(points)
@@ -165,10 +170,10 @@ def _server(victim: Victim, source: Simulated | Secure) -> Server:
     return replace(server, place=replace(server.place, server=INDEX))
 
 
-def _contract(victim: Victim, job: str = "run") -> Contract:
+def _contract(victim: Victim, job: str = "run") -> JobTerms:
     """The neighbour's θ is half as wide, so that a mix-up shows."""
     scale = victim.plan.iterates(0, 1).scale
-    return Contract(
+    return JobTerms(
         job=job,
         study="0" * 64,
         plan=replace(victim.plan, noise_scale=(scale / 2, scale)),

@@ -59,9 +59,9 @@ def compare(
     )
 
 
-def counted(finding: Finding, sent: int, charged: int) -> Finding:
+def require_ledger_rows(finding: Finding, sent: int, charged: int) -> Finding:
     """The same, but that every message must have its line of the ledger."""
     if sent == charged:
         return finding
-    said = f"{sent} messages were sent, but the ledger has lines for {charged}"
-    return replace(finding, passed=False, sentence=said)
+    sentence = f"{sent} messages were sent, but the ledger has lines for {charged}"
+    return replace(finding, passed=False, sentence=sentence)

@@ -26,7 +26,7 @@ ROUNDS, RECORDS, WIDTH = 6, 40, 5
 
 
 @dataclass(frozen=True)
-class Recovered:
+class GradientDifferences:
     """Differences of successive gradients, (T - 1, C, d): as recovered from the messages, and as
     they were.
     """
@@ -55,9 +55,9 @@ def gradient_difference(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 
 def _without_theta(victim: Victim, seed: int) -> Finding:
-    found = recover(victim, seed)
+    differences = recover(victim, seed)
     tolerance = victim.plan.tolerance_for(victim.place)
-    off = float(np.linalg.norm(found.guessed - found.true, axis=(1, 2)).max())
+    off = float(np.linalg.norm(differences.guessed - differences.true, axis=(1, 2)).max())
     exact = off <= 2 * tolerance + 1e-9
     claim = victim.claim("features", 1e-6)
     says = "promises nothing" if isinf(claim) else f"claims {claim:.3g}"
@@ -65,8 +65,8 @@ def _without_theta(victim: Victim, seed: int) -> Finding:
         "gradient_difference, theta off",
         claim,
         inf if exact else 0.0,
-        f"gradient differences recovered with relative error {found.relative_error:.1e} "
-        f"(correlation {found.correlation:.4f}): "
+        f"gradient differences recovered with relative error {differences.relative_error:.1e} "
+        f"(correlation {differences.correlation:.4f}): "
         f"features are open, and the ledger {says}",
         confidence=1.0,
     )
@@ -82,12 +82,12 @@ def _with_theta(victim: Victim, effort: Effort, seed: int) -> Finding:
     factor = 2 * victim.plan.penalty * victim.degree
     total, freedom, errors, correlations = 0.0, 0, [], []
     for k in range(max(20, effort.transcripts // 100)):
-        found = recover(victim, seed + k)
-        errors.append(found.relative_error)
-        correlations.append(found.correlation)
+        differences = recover(victim, seed + k)
+        errors.append(differences.relative_error)
+        correlations.append(differences.correlation)
         for t in range(1, ROUNDS, 2):
             variance = factor**2 * (noise.get(t, 0.0) ** 2 + noise.get(t + 1, 0.0) ** 2)
-            off = (found.guessed - found.true)[t - 1]
+            off = (differences.guessed - differences.true)[t - 1]
             total += float(np.vdot(off, off)) / variance if variance else 0.0
             freedom += off.size
     least = 2 * float(gammaincinv(freedom / 2, FALSE_ALARM))  # of a χ², but for that chance
@@ -101,7 +101,7 @@ def _with_theta(victim: Victim, effort: Effort, seed: int) -> Finding:
     )
 
 
-def recover(victim: Victim, seed: int) -> Recovered:
+def recover(victim: Victim, seed: int) -> GradientDifferences:
     """Run the attack on one transcript; the true gradients come from a twin without θ that takes
     the same steps.
     """
@@ -116,7 +116,7 @@ def recover(victim: Victim, seed: int) -> Recovered:
     state = node.start()
     dual, sent = np.zeros_like(state.sent), state.sent  # the adversary's own copies
     guessed, true = [], []
-    for message in victim.heard:
+    for message in victim.messages:
         point = twin.step(state, [message] * degree)[1]
         state, released = node.step(state, [message] * degree)
         dual = steps.dual_step(dual, sent, degree * message, degree=degree, penalty=penalty)
@@ -128,15 +128,15 @@ def recover(victim: Victim, seed: int) -> Recovered:
             + weight * point
         )
         sent = released
-    return Recovered(np.diff(guessed, axis=0), np.diff(true, axis=0))
+    return GradientDifferences(np.diff(guessed, axis=0), np.diff(true, axis=0))
 
 
 def _victim(seed: int) -> Victim:
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(RECORDS, WIDTH))
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    heard = rng.normal(size=(ROUNDS, 1, WIDTH))
-    heard[0] = 0
+    messages = rng.normal(size=(ROUNDS, 1, WIDTH))
+    messages[0] = 0
     plan = TrainingPlan(
         rounds=ROUNDS,
         penalty=0.5,
@@ -146,5 +146,5 @@ def _victim(seed: int) -> Victim:
         tolerance=1e-9,
     )
     return Victim(
-        plan=plan, matrix=matrix, labels=rng.integers(0, 2, RECORDS), epsilon=1.0, heard=heard
+        plan=plan, matrix=matrix, labels=rng.integers(0, 2, RECORDS), epsilon=1.0, messages=messages
     )

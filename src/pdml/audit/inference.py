@@ -13,7 +13,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.audit.confidence import separate
-from pdml.audit.finding import Finding, compare, counted
+from pdml.audit.finding import Finding, compare, require_ledger_rows
 from pdml.audit.victim import Effort, Victim, transcripts
 from pdml.planning.training_plan import TrainingPlan
 
@@ -55,20 +55,20 @@ def attack(
 ) -> Finding:
     """Tell ``victim`` from ``other`` by their transcripts, and compare with the ledger's line."""
     worlds = [
-        transcripts(one, effort.transcripts, seed, world, effort.jobs)
-        for world, one in enumerate((victim, other))
+        transcripts(candidate, effort.transcripts, seed, world, effort.jobs)
+        for world, candidate in enumerate((victim, other))
     ]
-    found = separate(worlds[0], worlds[1], delta)
-    sent = victim.trainings * len(victim.heard)
+    separation = separate(worlds[0], worlds[1], delta)
+    sent = victim.trainings * len(victim.messages)
     finding = compare(
         name,
         victim.claim(data, delta),
-        found.epsilon,
+        separation.epsilon,
         f"from {sent} releases, at delta {delta:g}, with {effort.transcripts:,} transcripts "
         "per world; "
-        f"a guess at even odds is right {found.accuracy:.1%} of the time",
+        f"a guess at even odds is right {separation.accuracy:.1%} of the time",
     )
-    return counted(finding, sent, victim.charged())
+    return require_ledger_rows(finding, sent, victim.charged())
 
 
 def label_victim() -> Victim:
@@ -82,7 +82,7 @@ def label_victim() -> Victim:
         matrix=matrix,
         labels=np.array([0, 1, 1, 0]),
         epsilon=1.0,
-        heard=_heard(np.array([[0.5, -0.5]])),
+        messages=_repeat_message(np.array([[0.5, -0.5]])),
     )
 
 
@@ -94,7 +94,7 @@ def three_classes() -> Victim:
         matrix=label_victim().matrix,
         labels=np.array([0, 1, 2, 0]),
         epsilon=1.0,
-        heard=np.array([np.zeros_like(message), message]),
+        messages=np.array([np.zeros_like(message), message]),
         classes=3,
     )
 
@@ -128,13 +128,13 @@ def record_victims() -> tuple[Victim, Victim]:
             matrix=np.vstack([[along, side * across], rest]),
             labels=np.array([0, 1, 0, 1]),
             epsilon=0.5,
-            heard=_heard(np.array([[FAR, 0.0]])),
+            messages=_repeat_message(np.array([[FAR, 0.0]])),
         ).with_noise(MU, "record")
         for side in (1, -1)
     ]
     return worlds[0], worlds[1]
 
 
-def _heard(message: Array) -> Array:
+def _repeat_message(message: Array) -> Array:
     """Zero before round 1, as the protocol has it, then the same message every round."""
     return np.array([np.zeros_like(message), *[message] * (ROUNDS - 1)])

@@ -39,11 +39,11 @@ def _frequencies(epsilon: float, classes: int, count: int, seed: int) -> Finding
                 float(epsilon_bound(table[truth], count, table[other], count, 0.0, alpha).max()),
             )
     kept = float(np.trace(table)) / table.sum()
-    asked = 1 - LabelFlip(epsilon, classes).flip_probability
+    keep_probability = 1 - LabelFlip(epsilon, classes).flip_probability
     return compare(
         f"label_flips epsilon {epsilon:g}, {classes} classes",
         epsilon,
         measured,
         f"the truth was reported {kept:.2%} of the time over {table.sum():,} labels "
-        f"({asked:.2%} asked for)",
+        f"({keep_probability:.2%} asked for)",
     )

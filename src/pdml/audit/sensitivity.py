@@ -26,7 +26,7 @@ from pdml.numerics.admm.labels import record_shift
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.admm.rows import gram
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Node, NodeState
 
 CHUNK = 100
@@ -49,7 +49,7 @@ class Pair:
 def sensitivity(effort: Effort, seed: int) -> tuple[Finding, ...]:
     """The largest movement and the largest gradient left, each as a share of its bound."""
     tasks = [(seed, low, min(low + CHUNK, effort.pairs)) for low in range(0, effort.pairs, CHUNK)]
-    moved, left = np.max(spread(_chunk, tasks, effort.jobs), axis=0)
+    moved, left = np.max(run_parallel(_chunk, tasks, effort.jobs), axis=0)
     return (
         compare(
             "sensitivity: movement",
@@ -101,7 +101,7 @@ def measure(pair: Pair) -> tuple[float, float]:
 def _gradient_left(node: Node, victim: Victim, pair: Pair, point: Array) -> float:
     """|∇G(w) + μw - b| in the machine's extended precision, less what rounding can add there."""
     settings = {"degree": victim.degree, "penalty": victim.plan.penalty}
-    total = steps.sum_heard([pair.message] * victim.degree, pair.state.sent)
+    total = steps.sum_messages([pair.message] * victim.degree, pair.state.sent)
     dual = steps.dual_step(pair.state.dual, pair.state.sent, total, **settings)
     target = steps.primal_target(node.linear, dual, pair.state.sent, total, **settings)
     loss = victim.plan.loss_for(victim.classes)
@@ -131,11 +131,11 @@ def draw_pair(rng: np.random.Generator) -> Pair:
     first, second, data = _worst(rng) if kind < 0.35 else _random(rng)
     shape = (1 if first.classes == 2 else first.classes, first.matrix.shape[1])
     reach = 10 ** rng.uniform(-1, 3)
-    if len(first.heard):
-        message, sent = first.heard[-1], first.heard[-1]
+    if len(first.messages):
+        message, sent = first.messages[-1], first.messages[-1]
     else:
         message, sent = rng.normal(size=shape) * reach, rng.normal(size=shape) * reach
-    dual = rng.normal(size=shape) * first.plan.penalty * (0.0 if len(first.heard) else reach)
+    dual = rng.normal(size=shape) * first.plan.penalty * (0.0 if len(first.messages) else reach)
     detours = tuple(
         tuple(
             message + rng.normal(size=shape) * 10 ** rng.uniform(-3, 1)
@@ -167,10 +167,10 @@ def _worst(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
     others = np.zeros((int(rng.integers(0, 6)), 2))
     mirrored = [np.vstack([[np.sin(angle), side * np.cos(angle)], others]) for side in (1, -1)]
     labels = np.zeros(len(others) + 1, dtype=np.int64)
-    heard = pair[0].heard * (rng.uniform(0, 100) / FAR)
+    messages = pair[0].messages * (rng.uniform(0, 100) / FAR)
     worlds = [
-        replace(one, plan=plan, matrix=x, labels=labels, heard=heard)
-        for one, x in zip(pair, mirrored, strict=True)
+        replace(victim, plan=plan, matrix=x, labels=labels, messages=messages)
+        for victim, x in zip(pair, mirrored, strict=True)
     ]
     return worlds[0], worlds[1], "features"
 
@@ -191,7 +191,7 @@ def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
         matrix=rows[:m],
         labels=rng.integers(0, classes, m),
         epsilon=float(rng.choice([0.2, 1.0, 4.0])),
-        heard=np.empty((0, 1, d)),
+        messages=np.empty((0, 1, d)),
         n_servers=int(rng.integers(2, 12)),
         degree=int(rng.integers(1, 5)),
         norm_bound=bound,
@@ -220,7 +220,7 @@ def _hostile(rng: np.random.Generator) -> Pair:
         matrix=matrix,
         labels=rng.integers(0, classes, m),
         epsilon=float(rng.choice([0.2, 1.0, 4.0])),
-        heard=np.empty((0, 1, d)),
+        messages=np.empty((0, 1, d)),
         n_servers=int(10 ** rng.uniform(1.5, 2.5)),
         degree=int(rng.integers(1, 5)),
         classes=classes,

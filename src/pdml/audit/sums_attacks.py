@@ -15,7 +15,7 @@ from pdml.accounting.events import Event, SumsReleased
 from pdml.audit import sums_transcripts
 from pdml.audit.finding import Finding
 from pdml.audit.inference import MU, flip_first, label_victim, three_classes
-from pdml.audit.sums_transcripts import Pair
+from pdml.audit.sums_transcripts import WorldPair
 from pdml.audit.victim import Effort, Victim
 from pdml.planning.training_plan import TrainingPlan
 
@@ -36,26 +36,28 @@ def sums_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 
 def _attack(
-    name: str, pairs: tuple[Pair[Victim], ...], effort: Effort, seed: int
+    name: str, pairs: tuple[WorldPair[Victim], ...], effort: Effort, seed: int
 ) -> tuple[Finding, ...]:
     findings, plain = [], []
     runs = effort.transcripts // SHARE
     for k, pair in enumerate(pairs):
-        seen = [
+        releases = [
             sums_transcripts.releases(victim, runs, seed + k, world, effort.jobs)
             for world, victim in enumerate(pair.worlds)
         ]
         claims = pair.worlds[0].claims(pair.data)
-        findings.append(sums_transcripts.told_apart(name, pair, seen, claims))
+        findings.append(sums_transcripts.distinguish(name, pair, releases, claims))
         if not pair.worlds[0].randomise:
-            plain += [(one, rows, 1.0) for one, rows in zip(pair.worlds, seen, strict=True)]
+            plain += [
+                (target, rows, 1.0) for target, rows in zip(pair.worlds, releases, strict=True)
+            ]
     return (*findings, sums_transcripts.width(f"{name}: noise", plain))
 
 
-def label_pairs() -> tuple[Pair[Victim], ...]:
+def label_pairs() -> tuple[WorldPair[Victim], ...]:
     """Two classes and three."""
     two, three = sums_victim(label_victim()), sums_victim(three_classes())
-    hidden = [replace(with_noise(one, COIN_MU, MU), randomise=True) for one in (two, three)]
+    hidden = [replace(with_noise(victim, COIN_MU, MU), randomise=True) for victim in (two, three)]
     return (
         flipped("2 classes", with_noise(two, MU, MU)),
         flipped("2 classes, jointly", hidden[0]),
@@ -63,7 +65,7 @@ def label_pairs() -> tuple[Pair[Victim], ...]:
     )
 
 
-def record_pairs() -> tuple[Pair[Victim], ...]:
+def record_pairs() -> tuple[WorldPair[Victim], ...]:
     """Through Q, through S, and through both with the coin. At a large ε the worst record is the
     opposite one.
     """
@@ -81,7 +83,7 @@ def record_pairs() -> tuple[Pair[Victim], ...]:
 
 def sums_victim(victim: Victim) -> Victim:
     """The same records, trained by one exchange of sums."""
-    return replace(victim, plan=TrainingPlan(method="sums"), heard=victim.heard[:0])
+    return replace(victim, plan=TrainingPlan(method="sums"), messages=victim.messages[:0])
 
 
 def with_noise(victim: Victim, label_mu: float, square_mu: float) -> Victim:
@@ -95,7 +97,7 @@ def noisy(
     """The same with σ_Q and σ_S such that a record moves either by so many deviations, and where
     that is more than a reported label does, a label by fewer.
     """
-    (event,) = (each for each in events if isinstance(each, SumsReleased))
+    (event,) = (release for release in events if isinstance(release, SumsReleased))
     return replace(
         plan,
         label_noise=event.record_shift / label_mu,
@@ -103,18 +105,18 @@ def noisy(
     )
 
 
-def flipped(name: str, victim: Victim) -> Pair[Victim]:
+def flipped(name: str, victim: Victim) -> WorldPair[Victim]:
     """Two labels of one record."""
-    return Pair(name=name, worlds=(victim, flip_first(victim)), data="label")
+    return WorldPair(name=name, worlds=(victim, flip_first(victim)), data="label")
 
 
-def records(name: str, victim: Victim, angle: float, start: float = 0.0) -> Pair[Victim]:
+def records(name: str, victim: Victim, angle: float, start: float = 0.0) -> WorldPair[Victim]:
     """Two records of full length at an ``angle``, with the same label."""
     worlds = tuple(
         replace(victim, matrix=np.vstack([_at(turned), victim.matrix[1:]]))
         for turned in (start, start + angle)
     )
-    return Pair(name=name, worlds=(worlds[0], worlds[1]), data="features")
+    return WorldPair(name=name, worlds=(worlds[0], worlds[1]), data="features")
 
 
 def _at(angle: float) -> Array:

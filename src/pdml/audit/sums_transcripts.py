@@ -17,15 +17,15 @@ from scipy.special import gammaincinv, logsumexp
 
 from pdml._types import Array, IntArray
 from pdml.accounting.events import Event, SumsReleased
-from pdml.audit.confidence import sharpest
-from pdml.audit.finding import FALSE_ALARM, Finding, compare, counted
+from pdml.audit.confidence import strongest_separation
+from pdml.audit.finding import FALSE_ALARM, Finding, compare, require_ledger_rows
 from pdml.audit.victim import CHUNK, Victim
-from pdml.mechanisms.integer_gaussian import valued
+from pdml.mechanisms.integer_gaussian import dequantize
 from pdml.mechanisms.randomness import Simulated
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Server
 
 TINY = 1e-300  # stands for no noise at all
@@ -39,7 +39,7 @@ class World(Protocol):
     def plan(self) -> TrainingPlan: ...
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> ServerSpec: ...
 
     @property
     def trainings(self) -> int:
@@ -65,7 +65,7 @@ _World = TypeVar("_World", bound=World)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pair(Generic[_World]):
+class WorldPair(Generic[_World]):
     """Two neighbouring worlds."""
 
     name: str
@@ -78,25 +78,25 @@ def releases(victim: World, count: int, seed: int, world: int, jobs: int) -> Arr
     size = (count, victim.trainings)
     seeds = np.random.SeedSequence(seed, spawn_key=(world,)).generate_state(count * size[1], "u8")
     chunks = np.array_split(seeds.reshape(size), max(1, count // CHUNK))
-    return np.concatenate(spread(_releases, [(victim, chunk) for chunk in chunks], jobs))
+    return np.concatenate(run_parallel(_releases, [(victim, chunk) for chunk in chunks], jobs))
 
 
 def _releases(victim: World, seeds: IntArray) -> Array:
     servers = victim.by_report()
     exact = [sums_release.exact(server, victim.plan) for server in servers]
-    said = victim.reported(len(seeds), Simulated(int(seeds[0, 0])))
+    reports = victim.reported(len(seeds), Simulated(int(seeds[0, 0])))
     sent = [
-        sums_release.released(exact[report], servers[report], victim.plan, Simulated(int(seed)))
-        for report, seed in zip(said.ravel(), seeds.ravel(), strict=True)
+        sums_release.release_sums(exact[report], servers[report], victim.plan, Simulated(int(seed)))
+        for report, seed in zip(reports.ravel(), seeds.ravel(), strict=True)
     ]
-    return valued(np.array(sent)).reshape(*seeds.shape, -1)
+    return dequantize(np.array(sent)).reshape(*seeds.shape, -1)
 
 
 def exact_row(server: Server, plan: TrainingPlan) -> Array:
     """What would be sent without noise."""
     quiet = replace(plan, label_noise=0.0, square_noise=0.0)
-    return valued(
-        sums_release.released(sums_release.exact(server, quiet), server, quiet, Simulated(0))
+    return dequantize(
+        sums_release.release_sums(sums_release.exact(server, quiet), server, quiet, Simulated(0))
     )
 
 
@@ -118,64 +118,66 @@ def deviations(victim: World, label: float, square: float) -> Array:
     return np.array([label, square, square / sqrt(2), 0.0])[kinds(victim)]
 
 
-def told_apart(
+def distinguish(
     name: str,
-    pair: Pair[_World],
-    seen: Sequence[Array],
+    pair: WorldPair[_World],
+    samples: Sequence[Array],
     claims: Mapping[float, float],
     *,
     hidden: int = 1,
 ) -> Finding:
-    """Which world is it? ``seen`` of either, (runs, releases, numbers), against a claimed profile.
+    """Which world is it? ``samples`` of either, (runs, releases, numbers), against a claimed
+    profile.
 
     ``hidden``: among how many servers' noises, each like the victim's own.
     """
-    scores = [_scores(pair.worlds, one, hidden)[:, None] for one in seen]
-    flat = [one.reshape(len(one), -1) for one in seen]
-    found = sharpest(((scores[0], scores[1]), (flat[0], flat[1])), claims)
-    runs, sent = seen[0].shape[:2]
+    scores = [_scores(pair.worlds, sample, hidden)[:, None] for sample in samples]
+    flat = [sample.reshape(len(sample), -1) for sample in samples]
+    separation = strongest_separation(((scores[0], scores[1]), (flat[0], flat[1])), claims)
+    runs, sent = samples[0].shape[:2]
     finding = compare(
         f"{name}: {pair.name}",
-        claims[found.delta],
-        found.epsilon,
-        f"from {sent} release{'s' * (sent > 1)}, at delta {found.delta:g}, with {runs:,} runs per "
-        f"world; a guess at even odds is right {found.accuracy:.1%} of the time",
+        claims[separation.delta],
+        separation.epsilon,
+        f"from {sent} release{'s' * (sent > 1)}, at delta {separation.delta:g}, with {runs:,} "
+        "runs per "
+        f"world; a guess at even odds is right {separation.accuracy:.1%} of the time",
     )
-    return counted(finding, sent, pair.worlds[0].charged())
+    return require_ledger_rows(finding, sent, pair.worlds[0].charged())
 
 
-def _scores(worlds: Sequence[World], seen: Array, hidden: int) -> Array:
+def _scores(worlds: Sequence[World], samples: Array, hidden: int) -> Array:
     """The log likelihood ratio of every run."""
-    first, second = (_log_likelihood(victim, seen, hidden) for victim in worlds)
+    first, second = (_log_likelihood(victim, samples, hidden) for victim in worlds)
     return np.asarray(second - first)
 
 
-def _log_likelihood(victim: World, seen: Array, hidden: int) -> Array:
+def _log_likelihood(victim: World, samples: Array, hidden: int) -> Array:
     """But for a constant, by the noise that the plan's event claims."""
-    (event,) = (each for each in victim.events() if isinstance(each, SumsReleased))
+    (event,) = (release for release in victim.events() if isinstance(release, SumsReleased))
     scale = sqrt(hidden) * deviations(victim, event.label_stddev, event.square_stddev)
     noisy = scale > 0
     means = exact_rows(victim)[:, None, noisy]
-    off = (seen[:, None, :, noisy] - means) / scale[noisy]  # (runs, reports, releases, numbers)
+    off = (samples[:, None, :, noisy] - means) / scale[noisy]  # (runs, reports, releases, numbers)
     far = np.square(off).sum(axis=(2, 3)) / 2
     return np.asarray(logsumexp(-far, axis=1, b=victim.chances()))
 
 
-def width(name: str, seen: Sequence[tuple[Victim, Array, float]]) -> Finding:
+def width(name: str, samples: Sequence[tuple[Victim, Array, float]]) -> Finding:
     """Of the noise in Q, in S's diagonal and beside it: Σz² is a χ² if it is what the plan says.
 
-    ``seen``: of victims whose report is known, what was seen, and the share of the plan's variance
-    that must be in it.
+    ``samples``: of victims whose report is known, what was seen, and the share of the plan's
+    variance that must be in it.
     """
     ratios: list[tuple[float, str]] = []
-    for victim, rows, share in seen:
+    for victim, rows, share in samples:
         off = (rows - exact_rows(victim)[victim.labels[0]]).reshape(-1, rows.shape[-1])
-        for kind, said in enumerate(KINDS):
+        for kind, description in enumerate(KINDS):
             plan, those = victim.plan, kinds(victim) == kind
             scale = sqrt(share) * deviations(victim, plan.label_noise, plan.square_noise)[those]
             z = off[:, those] / scale
-            least = 2 * float(gammaincinv(z.size / 2, FALSE_ALARM / (len(seen) * len(KINDS))))
-            ratios.append((least / (float(np.vdot(z, z)) or TINY), said))
+            least = 2 * float(gammaincinv(z.size / 2, FALSE_ALARM / (len(samples) * len(KINDS))))
+            ratios.append((least / (float(np.vdot(z, z)) or TINY), description))
     ratio, worst = max(ratios)
     return compare(
         name,

@@ -1,10 +1,10 @@
 """One server under attack, run by the real code: `Node.step`, its solver, its noises and the label
 flip.
 
-The adversary is all the other servers together. What they send is fixed beforehand (`heard`), they
-know every record and every other label, and they see every message; so one server's transcript is
-all that matters, and no federation is run. That the engines release the same numbers as `Node` is
-tested to the bit in tests/training and tests/node.
+The adversary is all the other servers together. What they send is fixed beforehand (`messages`),
+they know every record and every other label, and they see every message; so one server's transcript
+is all that matters, and no federation is run. That the engines release the same numbers as `Node`
+is tested to the bit in tests/training and tests/node.
 """
 
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ from pdml.audit.confidence import DELTAS
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated, Source
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Node, Server
 
 CHUNK = 500  # transcripts per task
@@ -39,7 +39,7 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Victim:
-    """A server whose neighbours send ``heard``, (T, C, d); its record 0 is the one in question.
+    """A server whose neighbours send ``messages``, (T, C, d); its record 0 is the one in question.
 
     ``randomise``: the label of record 0 is a true one and goes through the device's flip; else all
     labels are reports. ``trainings``: how often the same records are trained on, each time with
@@ -50,7 +50,7 @@ class Victim:
     matrix: Array
     labels: IntArray
     epsilon: float
-    heard: Array
+    messages: Array
     n_servers: int = 2
     degree: int = 1
     norm_bound: float = 1.0
@@ -69,11 +69,13 @@ class Victim:
 
     def by_report(self) -> list[Server]:
         """The server for every label that record 0 may have been reported with."""
-        found = []
+        servers = []
         for report in range(self.classes):
-            said = np.concatenate([[report], self.labels[1:]])
-            found.append(replace(self, labels=said, randomise=False).server(Simulated(0)))
-        return found
+            reported_labels = np.concatenate([[report], self.labels[1:]])
+            servers.append(
+                replace(self, labels=reported_labels, randomise=False).server(Simulated(0))
+            )
+        return servers
 
     def chances(self) -> Array:
         """Of each of these labels."""
@@ -82,16 +84,16 @@ class Victim:
 
     def reported(self, count: int, source: Simulated) -> IntArray:
         """What ``count`` devices say about record 0 in each training: they repeat their answer."""
-        said = np.full(count, self.labels[0])
+        reports = np.full(count, self.labels[0])
         if self.randomise:
             epsilons = np.full(count, self.epsilon)
-            said = flip_labels(said, epsilons, self.classes, source.stream(LABELS))
-        return np.repeat(said[:, None], self.trainings, axis=1)
+            reports = flip_labels(reports, epsilons, self.classes, source.stream(LABELS))
+        return np.repeat(reports[:, None], self.trainings, axis=1)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ServerSpec:
         """Server 0 of ``n_servers``, all of whose labels have the same ε."""
-        return Place(
+        return ServerSpec(
             server=0,
             n_servers=self.n_servers,
             degree=self.degree,
@@ -142,7 +144,7 @@ class Victim:
         for seed in seeds:
             node = Node(server, self.plan, Simulated(int(seed)))
             state = node.start()
-            for message in self.heard:
+            for message in self.messages:
                 state, released = node.step(state, [message] * self.degree)
                 sent.append(np.ravel(released))
         return np.array(sent)
@@ -187,8 +189,8 @@ def transcripts(victim: Victim, count: int, seed: int, world: int, jobs: int) ->
         (victim, chunk)
         for chunk in np.array_split(seeds.reshape(count, -1), max(1, count // CHUNK))
     ]
-    return np.concatenate(spread(_transcripts, tasks, jobs))
+    return np.concatenate(run_parallel(_transcripts, tasks, jobs))
 
 
 def _transcripts(victim: Victim, seeds: IntArray) -> Array:
-    return np.array([victim.transcript(each).reshape(-1) for each in seeds])
+    return np.array([victim.transcript(training_seeds).reshape(-1) for training_seeds in seeds])

@@ -30,7 +30,7 @@ atexit.register(gc.freeze)
 _EXTRAS = {"node": "node", "relay": "node", "collect": "collect"}
 
 
-class Signalled(BaseException):
+class StopSignal(BaseException):
     """A signal asked to stop. Unlike KeyboardInterrupt, no library on the way thinks it knows
     better what to do.
     """
@@ -43,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of `pdml`; ``--traceback`` is understood anywhere, because people add it to the
     command that failed.
     """
-    asked = list(sys.argv[1:] if arguments is None else arguments)
-    given = [argument for argument in asked if argument != "--traceback"]
-    traceback = len(given) < len(asked) or bool(os.environ.get("PDML_TRACEBACK"))
-    sys.exit(_run(given, traceback=traceback))
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
+    command = [argument for argument in command_line if argument != "--traceback"]
+    traceback = len(command) < len(command_line) or bool(os.environ.get("PDML_TRACEBACK"))
+    sys.exit(_run(command, traceback=traceback))
 
 
 def _run(arguments: list[str], *, traceback: bool) -> int:
@@ -63,7 +63,7 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
                 sys.stdout.flush()
     except SystemExit as end:  # how typer returns
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Signalled as stop:
+    except StopSignal as stop:
         return _stopped(stop.number)
     except KeyboardInterrupt:  # before the handlers stand
         return _stopped(signal.SIGINT)
@@ -81,11 +81,11 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
     return 0
 
 
-def _stop_behind(error: BaseException | None) -> Signalled | None:
+def _stop_behind(error: BaseException | None) -> StopSignal | None:
     """The signal during which ``error`` came up: a library that was interrupted may stumble on its
     way out.
     """
-    while error is not None and not isinstance(error, Signalled):
+    while error is not None and not isinstance(error, StopSignal):
         error = error.__context__
     return error
 
@@ -133,14 +133,14 @@ def _stopped(number: int) -> int:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Turn Ctrl-C and termination into `Signalled`, so that temporary files are removed on the way
+    """Turn Ctrl-C and termination into `StopSignal`, so that temporary files are removed on the way
     out.
     """
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         # an impatient second Ctrl-C must not cut the cleaning short
         signal.signal(number, signal.SIG_IGN)
-        raise Signalled(number)
+        raise StopSignal(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():

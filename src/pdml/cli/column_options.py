@@ -13,7 +13,7 @@ from pdml.encoding import maps
 from pdml.encoding.attributes import exact_text
 from pdml.encoding.declarations import by_name, read_encoder
 from pdml.encoding.encoder import Attribute, Category, Number
-from pdml.errors import InvalidInput, NoValue, Undeclared
+from pdml.errors import InvalidInput, MissingValueError, UndeclaredColumns
 
 RANGE = "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]"
 _FORM = f"{RANGE}, for example age=18:100 or age=18:100:45:20:whole"
@@ -34,69 +34,76 @@ class Columns:
     def settings(self) -> dict[str, Any]:
         """As arguments of `train_table` and of `encoder_for`."""
         read = read_encoder(self.encoder) if self.encoder else None
-        own: list[Attribute] = [_range(text) for text in self.ranges or ()]
-        own += [_levels(text) for text in self.levels or ()]
-        spelt = tuple(self.missing_values.split(",")) if self.missing_values else ()
+        declarations: list[Attribute] = [_range(text) for text in self.ranges or ()]
+        declarations += [_levels(text) for text in self.levels or ()]
+        markers = tuple(self.missing_values.split(",")) if self.missing_values else ()
         return {
-            "attributes": tuple(by_name((*(read.attributes if read else ()), *own)).values()),
+            "attributes": tuple(
+                by_name((*(read.attributes if read else ()), *declarations)).values()
+            ),
             "missing": tuple(self.missing or ()),
-            "missing_values": (*(read.missing_values if read else ()), *spelt),
+            "missing_values": (*(read.missing_values if read else ()), *markers),
             "maps": (*(read.maps if read else ()), *map(_map, self.maps or ())),
         }
 
-    def typed(self) -> list[str]:
+    def to_arguments(self) -> list[str]:
         """The options again, as words of a command line."""
         several = {"--range": self.ranges, "--levels": self.levels, "--ignore": self.ignore}
         several |= {"--missing": self.missing, "--map": self.maps}
         words = [
-            word for name, said in several.items() for one in said or () for word in (name, one)
+            word
+            for name, values in several.items()
+            for value in values or ()
+            for word in (name, value)
         ]
         words += ["--missing-values", self.missing_values] if self.missing_values else []
         return words + (["--encoder", str(self.encoder)] if self.encoder else [])
 
 
 @contextmanager
-def in_options(command: Sequence[str]) -> Iterator[None]:
+def suggest_options(command: Sequence[str]) -> Iterator[None]:
     """Tell in options what is not declared: the whole ``command``, with what is to be filled in."""
     try:
         yield
-    except Undeclared as error:
+    except UndeclaredColumns as error:
         wanted = [word for name in error.columns for word in _wanted(name, error)]
         raise InvalidInput(
-            f"{error.which}, or ignore what is no feature (--ignore): for example {line(command)} "
+            f"{error.which}, or ignore what is no feature (--ignore): for example "
+            f"{format_command(command)} "
             f"{' '.join(wanted)}. LOW, HIGH, TYPICAL and SPREAD are what you know without looking "
             "at anybody: most people lie within TYPICAL ± SPREAD. Or let --from-data take them "
             "from the data, which no noise protects"
         ) from None
-    except NoValue as error:
-        spelt = f" --missing-values {shlex.quote(error.spelt)}" if error.spelt else ""
-        told = f"--missing {shlex.quote(error.column)}{spelt}"
-        raise NoValue(
-            f"{str(error).split(': missing')[0]}: {told} says that this stands for no answer, "
+    except MissingValueError as error:
+        marker_option = f" --missing-values {shlex.quote(error.cell)}" if error.cell else ""
+        suggestion = f"--missing {shlex.quote(error.column)}{marker_option}"
+        raise MissingValueError(
+            f"{str(error).split(': missing')[0]}: {suggestion} says that this stands for no "
+            "answer, "
             "which is then one more level of a category, or a feature of its own beside a number",
             column=error.column,
-            spelt=error.spelt,
+            cell=error.cell,
         ) from None
 
 
-def line(command: Sequence[str]) -> str:
+def format_command(command: Sequence[str]) -> str:
     """A command as a shell takes it."""
     return shlex.join(command)
 
 
-def spelt(attribute: Attribute) -> list[str]:
+def format_declaration(attribute: Attribute) -> list[str]:
     """A declaration as options."""
     gaps = ["--missing", attribute.name] if attribute.missing else []
     if isinstance(attribute, Category):
         return ["--levels", f"{attribute.name}={','.join(attribute.levels)}", *gaps]
-    told = [attribute.low, attribute.high]
+    values = [attribute.low, attribute.high]
     if attribute.typical is not None:
-        told += attribute.scale
-    parts = [exact_text(value) for value in told] + (["whole"] if attribute.whole else [])
+        values += attribute.scale
+    parts = [exact_text(value) for value in values] + (["whole"] if attribute.whole else [])
     return ["--range", f"{attribute.name}={':'.join(parts)}", *gaps]
 
 
-def number(name: str, text: str) -> Number:
+def parse_number(name: str, text: str) -> Number:
     """LOW:HIGH, then TYPICAL:SPREAD if they are known, then whole where fractions are no answers; a
     ValueError if it is none of this.
     """
@@ -109,7 +116,7 @@ def number(name: str, text: str) -> Number:
     return replace(plain, typical=values[2], spread=values[3]) if len(values) > 2 else plain
 
 
-def _wanted(name: str, error: Undeclared) -> list[str]:
+def _wanted(name: str, error: UndeclaredColumns) -> list[str]:
     form = "LOW:HIGH:TYPICAL:SPREAD" if name in error.numbers else "A,B,..."
     option = "--range" if name in error.numbers else "--levels"
     return [option, shlex.quote(f"{name}={form}")]
@@ -125,7 +132,7 @@ def _split(option: str, text: str, form: str) -> tuple[str, str]:
 def _range(text: str) -> Number:
     name, rest = _split("--range", text, _FORM)
     try:
-        return number(name, rest)
+        return parse_number(name, rest)
     except InvalidInput:
         raise
     except ValueError:
@@ -140,17 +147,17 @@ def _levels(text: str) -> Category:
 def _map(text: str) -> maps.FeatureMap:
     """KIND, or KIND:PART,PART,...: a part is a column, a pair of columns A*B, or SETTING=VALUE."""
     kind, _, rest = text.partition(":")
-    said: dict[str, Any] = {"map": kind}
+    fields: dict[str, Any] = {"map": kind}
     for part in (part.strip() for part in rest.split(",") if part.strip()):
         name, equals, value = part.partition("=")
         first, star, second = part.partition("*")
         if equals and name in ("count", "scale", "seed"):
             try:
-                said[name] = float(value) if name == "scale" else int(value)
+                fields[name] = float(value) if name == "scale" else int(value)
             except ValueError:
                 raise InvalidInput(f"--map must have numbers as settings, got {part!r}") from None
         elif star:
-            said.setdefault("pairs", []).append((first.strip(), second.strip()))
+            fields.setdefault("pairs", []).append((first.strip(), second.strip()))
         else:
-            said.setdefault("columns", []).append(part)
-    return maps.from_dict(said)
+            fields.setdefault("columns", []).append(part)
+    return maps.from_dict(fields)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Described:
+class ConsortiumSetup:
     """What options say, checked."""
 
     graph: "Graph"
@@ -23,7 +23,7 @@ class Described:
     public: "tuple[Matrix, IntArray] | None"
 
 
-def described(
+def read_consortium(
     *,
     records: str,
     servers: int,
@@ -36,7 +36,7 @@ def described(
     like: Path | None,
     label: str,
     classes: int = 2,
-) -> Described:
+) -> ConsortiumSetup:
     """The public records say how many features and classes there are, and, unless ``records`` does,
     how many records: three quarters, as one quarter is held out.
     """
@@ -45,14 +45,14 @@ def described(
     from pdml.planning.sizes import Sizes
 
     graph = build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
-    public, width, each = None, features + 1, ""
+    public, width, default_records = None, features + 1, ""
     need_label(like, label)
     if like is not None:
         from pdml.simulation.table_records import public_records
 
-        *found, classes = public_records(like, label, norm_bound=norm_bound)
-        public, width = (found[0], found[1]), int(found[0].shape[1])
-        each = str(max(1, (len(found[1]) - len(found[1]) // 4) // servers))
+        *arrays, classes = public_records(like, label, norm_bound=norm_bound)
+        public, width = (arrays[0], arrays[1]), int(arrays[0].shape[1])
+        default_records = str(max(1, (len(arrays[1]) - len(arrays[1]) // 4) // servers))
     if width < 2:
         raise InvalidInput(
             f"--features must be the number of columns after encoding, at least 1, got {features}"
@@ -62,13 +62,13 @@ def described(
             f"--features must be {width - 1}, as many as --like has after encoding, got {features}"
         )
     sizes = Sizes(
-        records=counts(records or each, servers),
+        records=parse_record_counts(records or default_records, servers),
         width=width,
         epsilon=epsilon,
         classes=classes,
         norm_bound=norm_bound,
     )
-    return Described(graph, sizes, public)
+    return ConsortiumSetup(graph, sizes, public)
 
 
 def need_label(like: Path | None, label: str) -> None:
@@ -79,7 +79,7 @@ def need_label(like: Path | None, label: str) -> None:
         )
 
 
-def counts(text: str, servers: int) -> tuple[int, ...]:
+def parse_record_counts(text: str, servers: int) -> tuple[int, ...]:
     """Records of each server, as --records says it."""
     if not text:
         raise InvalidInput(
@@ -87,13 +87,13 @@ def counts(text: str, servers: int) -> tuple[int, ...]:
             "count public ones)"
         )
     try:
-        found = tuple(int(part) for part in text.split(","))
+        values = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidInput(
             f"--records must be whole numbers separated by commas, got {text!r}"
         ) from None
-    if len(found) not in (1, servers):
+    if len(values) not in (1, servers):
         raise InvalidInput(
-            f"--records must be one number or one per server ({servers} of them), got {len(found)}"
+            f"--records must be one number or one per server ({servers} of them), got {len(values)}"
         )
-    return found * servers if len(found) == 1 else found
+    return values * servers if len(values) == 1 else values

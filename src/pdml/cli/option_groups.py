@@ -11,14 +11,14 @@ class Grouped(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments, then every panel in the order of its first option."""
-        shown = [
+        rows = [
             (_panel(param), record)
             for param in self.get_params(ctx)
             if (record := param.get_help_record(ctx)) is not None
         ]
-        order = list(dict.fromkeys(["Arguments", *(panel for panel, _ in shown)]))
-        shown.sort(key=lambda entry: order.index(entry[0]))
-        for panel, entries in groupby(shown, key=lambda entry: entry[0]):
+        order = list(dict.fromkeys(["Arguments", *(panel for panel, _ in rows)]))
+        rows.sort(key=lambda entry: order.index(entry[0]))
+        for panel, entries in groupby(rows, key=lambda entry: entry[0]):
             with formatter.section(panel):
                 formatter.write_dl([record for _, record in entries])
 

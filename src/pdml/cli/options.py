@@ -40,25 +40,25 @@ def _finite(value: float) -> float:
     return value
 
 
-def given(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def pick_options(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Those of ``names`` that were given: no default of theirs is None."""
     return {name: values[name] for name in names if values[name] is not None}
 
 
-def typed(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+def pick_explicit(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
     """Those of ``names`` that somebody has given, though they have defaults."""
-    said = {name: context.get_parameter_source(name) for name in names}
-    typed = [name for name, source in said.items() if source and source.name == "COMMANDLINE"]
-    return {name: context.params[name] for name in typed}
+    sources = {name: context.get_parameter_source(name) for name in names}
+    explicit = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    return {name: context.params[name] for name in explicit}
 
 
-def leave_out(unfit: Mapping[str, Any], why: str) -> None:
+def refuse_options(unfit: Mapping[str, Any], why: str) -> None:
     """Refuse the first option that was given where it has no meaning."""
     if unfit:
-        raise InvalidInput(f"{spelt(next(iter(unfit)))} must be left out{why}")
+        raise InvalidInput(f"{format_option(next(iter(unfit)))} must be left out{why}")
 
 
-def spelt(name: str) -> str:
+def format_option(name: str) -> str:
     """A parameter as people type it."""
     return "--" + name.replace("_", "-")
 

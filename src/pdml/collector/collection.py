@@ -121,7 +121,7 @@ class Collection:
 
     Raises
     ------
-    Untrainable
+    UntrainableStudy
         If it would be made under a study that nobody could ever train under.
     InvalidInput
         If there is no such server or collection, or the database is another's.
@@ -357,7 +357,7 @@ class Collection:
 
         Raises
         ------
-        Untrainable
+        UntrainableStudy
             If nobody could ever train under the study: nothing is frozen then.
         DataError
             If there are too few reports, or the database was altered since the first export.

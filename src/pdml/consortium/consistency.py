@@ -11,12 +11,18 @@ from math import isclose
 
 from pdml.accounting import Budget
 from pdml.accounting.event_codec import CLOSE
-from pdml.consortium.outcome import Outcome
+from pdml.consortium.outcome import ConsortiumResult
 from pdml.errors import PDMLError
 from pdml.mechanisms import masks
 from pdml.node.job import sums_participant
-from pdml.node.protocol.job_terms import Contract
-from pdml.node.protocol.signed_statement import DIGEST, Heard, Statement, digest_of, place_of
+from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.protocol.signed_statement import (
+    DIGEST,
+    NeighbourReleases,
+    Statement,
+    digest_of,
+    place_of,
+)
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 
@@ -46,36 +52,36 @@ class Flaw:
 
 @dataclass(frozen=True, kw_only=True)
 class Mismatch:
-    """``hearer`` says it heard something else in ``round`` than ``sender`` says it sent."""
+    """``receiver`` says it heard something else in ``round`` than ``sender`` says it sent."""
 
     sender: str
-    hearer: str
+    receiver: str
     round: int
-    sent: str  # digests
-    heard: str
+    sent_digest: str  # digests
+    received_digest: str
 
     @property
     def problem(self) -> Flaw:
         """As long as nobody has shown a signature."""
-        said = f"{self.sender} says it sent {self.sent[:16]} in round {self.round}"
-        told = f"{self.hearer} says it heard {self.heard[:16]} from it"
-        duty = f"who hears holds the sender's signature, and {self.hearer} has not shown it"
+        claim = f"{self.sender} says it sent {self.sent_digest[:16]} in round {self.round}"
+        counterclaim = f"{self.receiver} says it heard {self.received_digest[:16]} from it"
+        duty = f"who hears holds the sender's signature, and {self.receiver} has not shown it"
         return Flaw(
             kind="mismatch",
-            sentence=f"{said}, but {told}: {duty}",
-            servers=(self.hearer, self.sender),
+            sentence=f"{claim}, but {counterclaim}: {duty}",
+            servers=(self.receiver, self.sender),
             round=self.round,
         )
 
 
-def mismatches(contract: Contract, said: Mapping[str, Statement]) -> list[Mismatch]:
+def mismatches(contract: JobTerms, statements: Mapping[str, Statement]) -> list[Mismatch]:
     """Where two servers differ about what passed between them: the first round of each link.
 
     Parameters
     ----------
     contract : Contract
         The job.
-    said : mapping of str to Statement
+    statements : mapping of str to Statement
         Opened statements, by server; whoever is missing is not compared.
 
     Returns
@@ -85,27 +91,32 @@ def mismatches(contract: Contract, said: Mapping[str, Statement]) -> list[Mismat
         the hearer is the proof that the sender said two things; a hearer without it cannot prove
         its claim.
     """
-    found = []
+    differences = []
     for hearer in contract.servers:
-        for heard in said[hearer].heard if hearer in said else ():
-            if heard.sender not in said or said[heard.sender].sent == heard.digests:
+        for neighbour in statements[hearer].heard if hearer in statements else ():
+            if (
+                neighbour.sender not in statements
+                or statements[neighbour.sender].sent == neighbour.digests
+            ):
                 continue
-            sent = said[heard.sender].sent
+            sent = statements[neighbour.sender].sent
             rounds = range(1, 1 + len(sent) // DIGEST)
-            t = next(t for t in rounds if digest_of(sent, t) != digest_of(heard.digests, t))
-            found.append(
+            t = next(t for t in rounds if digest_of(sent, t) != digest_of(neighbour.digests, t))
+            differences.append(
                 Mismatch(
-                    sender=heard.sender,
-                    hearer=hearer,
+                    sender=neighbour.sender,
+                    receiver=hearer,
                     round=t,
-                    sent=digest_of(sent, t),
-                    heard=digest_of(heard.digests, t),
+                    sent_digest=digest_of(sent, t),
+                    received_digest=digest_of(neighbour.digests, t),
                 )
             )
-    return found
+    return differences
 
 
-def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement]) -> list[Flaw]:
+def disagreements(
+    study: Study, contract: JobTerms, statements: Mapping[str, Statement]
+) -> list[Flaw]:
     """What else is wrong between opened statements, and between them and the study.
 
     Parameters
@@ -114,7 +125,7 @@ def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement
         The contract of all.
     contract : Contract
         The job.
-    said : mapping of str to Statement
+    statements : mapping of str to Statement
         Opened statements, by server.
 
     Returns
@@ -122,11 +133,16 @@ def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement
     list of Flaw
         Empty if all agree.
     """
-    found = [*_with_study(study, said), *_sources(said), *_links(contract, said), *_jobs(said)]
-    return found + list(_total(contract, said))
+    flaws = [
+        *_study_flaws(study, statements),
+        *_sources(statements),
+        *_links(contract, statements),
+        *_jobs(statements),
+    ]
+    return flaws + list(_total(contract, statements))
 
 
-def overspent(study: Study, outcome: Outcome) -> list[Flaw]:
+def budget_flaws(study: Study, outcome: ConsortiumResult) -> list[Flaw]:
     """Whether some data set has spent more than the study allows, all its jobs counted.
 
     A plan may meet a budget to the last digit, and another machine compute that digit differently:
@@ -157,26 +173,28 @@ def overspent(study: Study, outcome: Outcome) -> list[Flaw]:
     return []
 
 
-def _with_study(study: Study, said: Mapping[str, Statement]) -> Iterator[Flaw]:
-    settled = study.plan
-    for name, statement in said.items():
-        told = []
+def _study_flaws(study: Study, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
+    study_plan = study.plan
+    for name, statement in statements.items():
+        faults = []
         if statement.records < study.min_records:
             least = f"the study asks for {study.min_records:,}"
-            told.append(f"trained on {statement.records:,} records, but {least}")
+            faults.append(f"trained on {statement.records:,} records, but {least}")
         for epsilon in {statement.epsilon, statement.label_epsilon} - set(study.menu):
-            told.append(f"tells of labels with epsilon {epsilon:g}, which is not on the menu")
+            faults.append(f"tells of labels with epsilon {epsilon:g}, which is not on the menu")
         for job in statement.earlier:
-            if settled not in (None, TrainingPlan.from_dict(dict(job.plan))):
-                told.append(f"tells of another plan than the study's in the earlier job {job.job}")
-        for words in told:
+            if study_plan not in (None, TrainingPlan.from_dict(dict(job.plan))):
+                faults.append(
+                    f"tells of another plan than the study's in the earlier job {job.job}"
+                )
+        for words in faults:
             yield Flaw(kind="statement", sentence=f"{name} {words}", servers=(name,))
 
 
-def _sources(said: Mapping[str, Statement]) -> Iterator[Flaw]:
+def _sources(statements: Mapping[str, Statement]) -> Iterator[Flaw]:
     """One page says of everybody's noise where it came from: so it must be one source."""
     named: dict[str, list[str]] = {}
-    for name, statement in said.items():
+    for name, statement in statements.items():
         named.setdefault(statement.source, []).append(name)
     if len(named) > 1:
         words = "; ".join(f"{', '.join(names)}: {source}" for source, names in named.items())
@@ -185,52 +203,58 @@ def _sources(said: Mapping[str, Statement]) -> Iterator[Flaw]:
         yield Flaw(kind="statement", sentence=sentence, servers=tuple(few))
 
 
-def _links(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Flaw]:
+def _links(contract: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
     """What both ends of a link know: data sets, their earlier releases, and distances."""
-    heard = {(who, other.sender): other for who in said for other in said[who].heard}
+    releases = {(who, other.sender): other for who in statements for other in statements[who].heard}
     for i, k in contract.graph.edges:
-        one, other = contract.servers[i], contract.servers[k]
-        for sender, hearer in ((one, other), (other, one)):
-            if sender in said and hearer in said:
-                yield from _standing(said[sender], heard[hearer, sender], hearer)
-        if one in said and other in said and _agree(said, heard, one, other):
-            yield from _distances(heard[one, other], heard[other, one])
+        first, other = contract.servers[i], contract.servers[k]
+        for sender, hearer in ((first, other), (other, first)):
+            if sender in statements and hearer in statements:
+                yield from _dataset_flaws(statements[sender], releases[hearer, sender], hearer)
+        if (
+            first in statements
+            and other in statements
+            and _same_vectors(statements, releases, first, other)
+        ):
+            yield from _distances(releases[first, other], releases[other, first])
 
 
-def _standing(sender: Statement, heard: Heard, hearer: str) -> Iterator[Flaw]:
-    if (heard.dataset, heard.before) != (sender.dataset, sender.before):
+def _dataset_flaws(sender: Statement, releases: NeighbourReleases, hearer: str) -> Iterator[Flaw]:
+    if (releases.dataset, releases.before) != (sender.dataset, sender.before):
         name = sender.server
-        told = f"{name} states a data set with {sender.before} releases before this job"
-        before = f"{hearer} says it was told of {heard.before}, or of another data set"
-        sentence = f"{told}, but {before}"
+        claim = f"{name} states a data set with {sender.before} releases before this job"
+        before = f"{hearer} says it was told of {releases.before}, or of another data set"
+        sentence = f"{claim}, but {before}"
         yield Flaw(kind="statement", sentence=sentence, servers=(name, hearer))
 
 
-def _agree(
-    said: Mapping[str, Statement],
-    heard: Mapping[tuple[str, str], Heard],
-    one: str,
+def _same_vectors(
+    statements: Mapping[str, Statement],
+    releases: Mapping[tuple[str, str], NeighbourReleases],
+    first: str,
     other: str,
 ) -> bool:
     """Whether both have the same vectors; else their distances differ for that reason."""
-    there = heard[one, other].digests == said[other].sent
-    return there and heard[other, one].digests == said[one].sent
+    there = releases[first, other].digests == statements[other].sent
+    return there and releases[other, first].digests == statements[first].sent
 
 
-def _distances(one: Heard, other: Heard) -> Iterator[Flaw]:
+def _distances(first: NeighbourReleases, other: NeighbourReleases) -> Iterator[Flaw]:
     """Both ends computed them from the same two vectors."""
-    for t, (mine, yours) in enumerate(zip(one.apart, other.apart, strict=True), start=1):
-        if not isclose(mine, yours, rel_tol=CLOSE, abs_tol=1e-300):
-            names = (other.sender, one.sender)
+    for t, (distance, other_distance) in enumerate(
+        zip(first.apart, other.apart, strict=True), start=1
+    ):
+        if not isclose(distance, other_distance, rel_tol=CLOSE, abs_tol=1e-300):
+            names = (other.sender, first.sender)
             sentence = f"{' and '.join(names)} differ about how far apart they were in round {t}"
             yield Flaw(kind="statement", sentence=sentence, servers=names, round=t)
             return
 
 
-def _jobs(said: Mapping[str, Statement]) -> Iterator[Flaw]:
+def _jobs(statements: Mapping[str, Statement]) -> Iterator[Flaw]:
     """An earlier job had one contract, whoever tells of it."""
     first: dict[str, tuple[str, str]] = {}
-    for name, statement in said.items():
+    for name, statement in statements.items():
         for job in statement.earlier:
             other, terms = first.setdefault(job.job, (name, job.terms))
             if terms != job.terms:
@@ -238,13 +262,15 @@ def _jobs(said: Mapping[str, Statement]) -> Iterator[Flaw]:
                 yield Flaw(kind="statement", sentence=sentence, servers=(other, name))
 
 
-def _total(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Flaw]:
+def _total(contract: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
     """Of masked rows nothing but the total can be checked; of others each was."""
-    if not contract.masked or len(said) < len(contract.servers):
+    if not contract.masked or len(statements) < len(contract.servers):
         return
-    rows = {name: statement.vector(contract)[0] for name, statement in said.items()}
-    places = [place_of(statement, contract) for statement in said.values()]
-    if sums_participant.impossible(masks.total(rows, contract.servers), contract, places):
+    rows = {name: statement.vector(contract)[0] for name, statement in statements.items()}
+    places = [place_of(statement, contract) for statement in statements.values()]
+    if sums_participant.inconsistent_with_record_counts(
+        masks.total(rows, contract.servers), contract, places
+    ):
         wrong = "the total of the masked sums is none that so many records can have"
         sentence = f"{wrong}: some server sent another row than its own, and masks hide which"
         yield Flaw(kind="total", sentence=sentence)

@@ -16,7 +16,7 @@ import numpy as np
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Ledger
 from pdml.accounting.events import CountsReleased
-from pdml.consortium.signed_counts import Signed, check_evaluations, digest_of
+from pdml.consortium.signed_counts import SignedCounts, check_evaluations, digest_of
 from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import write_private
 from pdml.mechanisms.randomness import Secure, Source, source_named
@@ -27,7 +27,7 @@ from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import UNITS
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.new_participants import begins_fresh
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.simulation.table_training import Readable, labelled_rows
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
@@ -42,7 +42,7 @@ _DATASET = b"pdml evaluated records 1\0"
 class NodeEvaluation:
     """One member's evaluation: what it released, and what its journal says of the people."""
 
-    signed: Signed
+    signed: SignedCounts
     ledger: Ledger  # of the records that were counted, every evaluation on them included
 
     @property
@@ -62,7 +62,7 @@ class NodeEvaluation:
 
 
 def evaluate_at_node(
-    home: Home,
+    home: NodeDirectory,
     model: Model,
     table: Readable,
     *,
@@ -121,17 +121,17 @@ def evaluate_at_node(
     - These records have an account of their own in the journal, within the study's budget.
     """
     study, source = home.checked_study(), _source(simulated_noise)
-    training_data.bounded(study)
+    training_data.check_budget_bounds(study)
     _check_model(study, home, model)
     read = table if isinstance(table, Table) else read_table(table)
     x, truth = labelled_rows(model, read, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
-    made_of = digest_of(model)
+    model_digest = digest_of(model)
     dataset = _dataset(x, truth)
-    terms = (study.hash, home.name, job, made_of, dataset, repr(counting), source.name)
+    terms = (study.hash, home.name, job, model_digest, dataset, repr(counting), source.name)
     digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
     with closing(home.journal()) as journal:
-        if not _released(journal, home, job, digest):
+        if not _was_released(journal, home, job, digest):
             _check_people(journal, home, read, dataset, new_participants=new_participants)
             _check_account(journal, study, dataset, counting, source)
             units = counting.released(exact_counts(model, x, truth, counting), source)
@@ -142,27 +142,27 @@ def evaluate_at_node(
             journal.outgoing(job, 1), (1, int(np.prod(counting.shape))), UNITS
         )
         spent = journal.spent(dataset)
-    said = Signed(
+    release = SignedCounts(
         study=study.hash,
         server=home.name,
         job=job,
-        model=made_of,
+        model=model_digest,
         classes=[str(name) for name in model.classes],
         records=len(truth),
         bins=bins,
         stddev=counting.stddev,
         source=source.name,
         counts=sent.ravel().tolist(),
-        spent=[each.stddev for each in spent if isinstance(each, CountsReleased)],
+        spent=[event.stddev for event in spent if isinstance(event, CountsReleased)],
     )
-    signature = home.identity().sign(said.signable()).hex()
+    signature = home.identity().sign(release.signable()).hex()
     return NodeEvaluation(
-        signed=msgspec.structs.replace(said, signature=signature),
+        signed=msgspec.structs.replace(release, signature=signature),
         ledger=Ledger((spent,), source=source.name, delta=delta, classes=counting.classes),
     )
 
 
-def add_up(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluation:
+def pool_files(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluation:
     """What the members of a study have released of one model, together.
 
     Parameters
@@ -220,11 +220,11 @@ def evaluate_study(
     """
     source = _source(random_state)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
-    held = (labelled_rows(model, table, label) for table in tables.values())
+    test_sets = (labelled_rows(model, table, label) for table in tables.values())
     return pooled(
         [
             count(model, *rows, counting, source=source, server=server)
-            for server, rows in enumerate(held)
+            for server, rows in enumerate(test_sets)
         ]
     )
 
@@ -233,7 +233,7 @@ def _source(seed: int | None) -> Source:
     return Secure() if seed is None else source_named("simulated", seed)
 
 
-def _check_model(study: Study, home: Home, model: Model) -> None:
+def _check_model(study: Study, home: NodeDirectory, model: Model) -> None:
     of = model.provenance.get("study_hash")
     if of not in (study.hash, *home.lineage()) or model.house:
         raise DataError(
@@ -252,19 +252,19 @@ def _dataset(x: Matrix, truth: IntArray) -> str:
     return hashlib.sha256(_DATASET + b"".join(sorted(rows))).hexdigest()
 
 
-def _released(journal: Journal, home: Home, job: str, digest: str) -> bool:
+def _was_released(journal: Journal, home: NodeDirectory, job: str, digest: str) -> bool:
     """Whether this evaluation was released before; another one under its name is refused."""
-    known = journal.job(job)
-    if known is not None and (known.contract != digest or not known.round):
+    entry = journal.job(job)
+    if entry is not None and (entry.contract != digest or not entry.round):
         raise JournalError(
             f"job {job} is in the journal of {home.name} with other records or settings: give "
             "the evaluation another name"
         )
-    return known is not None
+    return entry is not None
 
 
 def _check_people(
-    journal: Journal, home: Home, table: Table, dataset: str, *, new_participants: bool
+    journal: Journal, home: NodeDirectory, table: Table, dataset: str, *, new_participants: bool
 ) -> None:
     """Refuse records whose people may have spent a budget in a training: theirs counts both."""
     used = journal.released_datasets()
@@ -284,7 +284,7 @@ def _check_people(
         )
 
 
-def _holds_people(home: Home, digest: str, table: Table) -> bool:
+def _holds_people(home: NodeDirectory, digest: str, table: Table) -> bool:
     """Whether every one of these records is in a data set of the node, by the features that chance
     does not change, and not merely since many people share them: it holds as many, or most are
     those of one person there.
@@ -297,8 +297,8 @@ def _holds_people(home: Home, digest: str, table: Table) -> bool:
     if not clear:
         return False
     rows, trained = (
-        Counter(row.tobytes() for row in np.asarray(each, dtype=np.float32)[:, :clear])
-        for each in (study.encode_table(table), features)
+        Counter(row.tobytes() for row in np.asarray(matrix, dtype=np.float32)[:, :clear])
+        for matrix in (study.encode_table(table), features)
     )
     alone = sum(count for row, count in rows.items() if trained[row] == 1)
     return rows <= trained and (rows == trained or 2 * alone > rows.total())
@@ -314,5 +314,5 @@ def _check_account(
             f"that and {source.name}"
         )
     spent = (*journal.spent(dataset), counting.event)
-    assert study.budget is not None  # `bounded` has refused the study otherwise
+    assert study.budget is not None  # `check_budget_bounds` has refused the study otherwise
     Ledger((spent,), classes=counting.classes).check(study.budget)

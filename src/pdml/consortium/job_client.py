@@ -11,43 +11,45 @@ from os import PathLike
 from pathlib import Path
 
 from pdml import _validate
-from pdml.consortium.result_folder import DrawPage, Result, assemble, write_result
+from pdml.consortium.result_folder import DrawPage, SignedResult, assemble, write_result
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.model.model import Model
 from pdml.node.job import build_statement, sums_participant, training_data
-from pdml.node.job.participant import Holdings
+from pdml.node.job.participant import TrainingData
 from pdml.node.protocol import equivocation
 from pdml.node.protocol.job_offer import LONGEST_START
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import OFFER, STOP
 from pdml.node.storage import control_db as states
-from pdml.node.storage.control_db import Desk
+from pdml.node.storage.control_db import ControlDatabase
 from pdml.node.storage.journal import FINISHED, Journal
-from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
-from pdml.simulation.study_training import job_name, settled_plan
+from pdml.simulation.study_training import job_name, resolve_study_plan
 from pdml.study import Study
 from pdml.training import sums_release
 
 _POLL = 0.2
-_STARTING = 15.0  # seconds that this organisation's own node may take to start
-_SHOWING = 10.0  # seconds in which a member that heard another word shows it
+_START_TIMEOUT = 15.0  # seconds that this organisation's own node may take to start
+_EVIDENCE_TIMEOUT = 10.0  # seconds in which a member that heard another word shows it
 
 Progress = Callable[[Mapping[str, int]], None]
 """Hears the round of every node, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathered:
+class JobResult:
     """The end of a job between organisations: everybody's statements, and proofs against whoever
     said two things.
     """
 
-    result: Result
+    result: SignedResult
     proofs: Mapping[str, bytes]  # by member
-    home: Home  # this organisation's node
+    home: NodeDirectory  # this organisation's node
     dataset: str  # the digest of what it trained on
-    held: Holdings | None = None  # what it trains on now, if that has been read already
+    training_data: TrainingData | None = (
+        None  # what it trains on now, if that has been read already
+    )
 
     @property
     def problem(self) -> str:
@@ -66,8 +68,8 @@ class Gathered:
     def save(self, folder: str | PathLike[str], page: DrawPage) -> None:
         """Write the result as a folder of its own, the same bytes at every member.
 
-        After an exchange of sums the organisation's own model, `house`, is written too: into its
-        node's folder (`Home.house`), for itself alone.
+        After an exchange of sums the organisation's own model, `local_model`, is written too: into
+        its node's folder (`NodeDirectory.local_model_path`), for itself alone.
 
         Parameters
         ----------
@@ -77,26 +79,26 @@ class Gathered:
             Draws the page: `pdml.pages.result_page.result_page`.
         """
         write_result(Path(folder), self.result, page, self.proofs)
-        self.keep()
+        self.save_local_model()
 
-    def keep(self) -> Path | None:
-        """Write `house` into the node's folder, for its owner alone, as a node does by itself when
-        a job ends.
+    def save_local_model(self) -> Path | None:
+        """Write `local_model` into the node's folder, for its owner alone, as a node does by
+        itself when a job ends.
 
         Returns
         -------
         Path or None
             None if there is no model for the house.
         """
-        if self.problem or self.house is None:
+        if self.problem or self.local_model is None:
             return None
-        path = self.home.house(self.result.contract.job)
+        path = self.home.local_model_path(self.result.contract.job)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.house.save(path)
+        self.local_model.save(path)
         return path
 
     @cached_property
-    def house(self) -> Model | None:
+    def local_model(self) -> Model | None:
         """After an exchange of sums, the model for this organisation's own use: from its exact sums
         and the others' noisy ones, never to be shared. None after rounds, or if the node has
         another data set or other keys by now: only they tell its own sums, and its own row.
@@ -105,18 +107,18 @@ class Gathered:
         if not contract.sums:
             return None
         try:
-            held, name = self.held or self.home.holdings(), self.home.name
+            data, name = self.training_data or self.home.load_training_data(), self.home.name
             shared = self.home.shared(self.result.study) if contract.masked else {}
         except PDMLError:
             return None
-        if held.dataset != self.dataset:
+        if data.dataset != self.dataset:
             return None
-        server, outcome = held.server, self.result.outcome
+        server, outcome = data.server, self.result.outcome
         row = outcome.parts[server.place.server].released
         if contract.masked:
             row = sums_participant.unmasked(row, contract, name, shared)
-        own = sums_release.exact(server, contract.plan)
-        return outcome.house(self.result.study, server.place, own, row)
+        sums = sums_release.exact(server, contract.plan)
+        return outcome.local_model(self.result.study, server.place, sums, row)
 
 
 def train_nodes(
@@ -130,7 +132,7 @@ def train_nodes(
     round_timeout: float = 120.0,
     progress: Progress = lambda rounds: None,
     stopping: Callable[[str], None] = lambda job: None,
-) -> Gathered:
+) -> JobResult:
     """Train under a study between organisations, each of which runs its own node.
 
     Parameters
@@ -156,7 +158,7 @@ def train_nodes(
 
     Returns
     -------
-    Gathered
+    JobResult
         With ``model``, or the ``problem`` for which there is none.
 
     Raises
@@ -180,16 +182,16 @@ def train_nodes(
     why = "a node that has accepted a job does no other until it begins"
     _validate.real("start_timeout", start_timeout, low=1, high=LONGEST_START, why=why)
     name = job or job_name(study)
-    contract = training_data.agreed(study, settled_plan(study, plan), name)
-    home = Home.open(Path(node))
+    contract = training_data.make_job_terms(study, resolve_study_plan(study, plan), name)
+    home = NodeDirectory.open(Path(node))
     if home.study().hash != contract.study:
         raise InvalidInput(
             f"the node in {node} is in another study than this file: compare the hashes"
         )
-    _running(home, Path(node), min(_STARTING, start_timeout))
-    desk, attempt = Desk(home.folder), secrets.token_hex(16)
+    _wait_for_node(home, Path(node), min(_START_TIMEOUT, start_timeout))
+    desk, attempt = ControlDatabase(home.folder), secrets.token_hex(16)
     try:
-        desk.wish(
+        desk.push_command(
             OFFER,
             attempt,
             job=name,
@@ -203,15 +205,17 @@ def train_nodes(
         except EngineError:
             raise
         except BaseException:
-            desk.wish(STOP, attempt)
+            desk.push_command(STOP, attempt)
             stopping(name)
             raise
     finally:
         desk.close()
-    return gather(home, name)
+    return load_job_result(home, name)
 
 
-def keep_house(home: Home, job: str, held: Holdings | None = None) -> Path | None:
+def write_local_model(
+    home: NodeDirectory, job: str, data: TrainingData | None = None
+) -> Path | None:
     """Write the model for an organisation's own use: what a running node keeps of an exchange of
     sums.
 
@@ -221,24 +225,24 @@ def keep_house(home: Home, job: str, held: Holdings | None = None) -> Path | Non
         This organisation's node.
     job : str
         A job that is done.
-    held : Holdings, optional
+    data : Holdings, optional
         What the node trains on, if that has been read already.
 
     Returns
     -------
     Path or None
-        Where `Home.house` has it, mode 0600; None after rounds, where the result has a problem, or
-        if the node has another data set or other keys by now.
+        Where `NodeDirectory.local_model_path` has it, mode 0600; None after rounds, where the
+        result has a problem, or if the node has another data set or other keys by now.
 
     Raises
     ------
     InvalidInput
         If the job is not known here, or not finished.
     """
-    return gather(home, job, held).keep()
+    return load_job_result(home, job, data).save_local_model()
 
 
-def gather(home: Home, job: str, held: Holdings | None = None) -> Gathered:
+def load_job_result(home: NodeDirectory, job: str, data: TrainingData | None = None) -> JobResult:
     """The result of a job that is done, from the statements in this node's journal.
 
     Parameters
@@ -247,12 +251,12 @@ def gather(home: Home, job: str, held: Holdings | None = None) -> Gathered:
         This organisation's node; it need not be running.
     job : str
         The job's name.
-    held : Holdings, optional
+    data : Holdings, optional
         What the node trains on, if that has been read already.
 
     Returns
     -------
-    Gathered
+    JobResult
         Whose ``result`` is the same at every member.
 
     Raises
@@ -263,32 +267,34 @@ def gather(home: Home, job: str, held: Holdings | None = None) -> Gathered:
     study, contract, signed, dataset = _statements(home, job)
     result = assemble(study, contract, signed)
     proofs = _proofs(home, job, wait=bool(result.mismatches))
-    return Gathered(result=result, proofs=proofs, home=home, dataset=dataset, held=held)
+    return JobResult(result=result, proofs=proofs, home=home, dataset=dataset, training_data=data)
 
 
-def _running(home: Home, node: Path, patience: float) -> None:
+def _wait_for_node(home: NodeDirectory, node: Path, patience: float) -> None:
     """Wait for a node that may have been started a moment ago."""
     deadline = time.monotonic() + patience
-    while not _alive(home):
+    while not _is_running(home):
         if time.monotonic() >= deadline:
             raise InvalidInput(f"no node runs in {node}: start it with `pdml node run {node}`")
         time.sleep(_POLL)
 
 
-def _alive(home: Home) -> bool:
+def _is_running(home: NodeDirectory) -> bool:
     return Journal.holder(home.path(JOURNAL)) is not None
 
 
-def _follow(desk: Desk, attempt: str, contract: Contract, progress: Progress, home: Home) -> None:
+def _follow(
+    desk: ControlDatabase, attempt: str, contract: JobTerms, progress: Progress, home: NodeDirectory
+) -> None:
     while True:
-        known, told = desk.attempt(attempt), desk.told("progress") or {}
-        if told.get("job") == contract.job:
-            progress(told["rounds"])
-        if known is not None and known.state == states.DONE:
+        entry, last_progress = desk.attempt(attempt), desk.read_status("progress") or {}
+        if last_progress.get("job") == contract.job:
+            progress(last_progress["rounds"])
+        if entry is not None and entry.state == states.DONE:
             return
-        if known is not None and known.state in states.ENDED:
-            raise EngineError(known.sentence or f"job {contract.job} ended without a result")
-        if not _alive(home):
+        if entry is not None and entry.state in states.ENDED:
+            raise EngineError(entry.sentence or f"job {contract.job} ended without a result")
+        if not _is_running(home):
             raise EngineError(
                 "the node's process has ended: start it again, and the job goes on; then "
                 f"--job {contract.job} --resume"
@@ -296,7 +302,7 @@ def _follow(desk: Desk, attempt: str, contract: Contract, progress: Progress, ho
         time.sleep(_POLL)
 
 
-def _statements(home: Home, job: str) -> tuple[Study, Contract, dict[str, bytes], str]:
+def _statements(home: NodeDirectory, job: str) -> tuple[Study, JobTerms, dict[str, bytes], str]:
     """Everybody's, with the revision of the study under which the job was done, and this node's
     data set.
     """
@@ -304,32 +310,32 @@ def _statements(home: Home, job: str) -> tuple[Study, Contract, dict[str, bytes]
     if journal is None:
         raise InvalidInput(f"{home.name} has done no job yet")
     try:
-        known = journal.job(job)
-        if known is None or known.state != FINISHED:
+        entry = journal.job(job)
+        if entry is None or entry.state != FINISHED:
             where = (
                 "is not known"
-                if known is None
-                else f"stands at round {known.round} and is not finished"
+                if entry is None
+                else f"stands at round {entry.round} and is not finished"
             )
             raise InvalidInput(f"job {job!r} {where} at {home.name}: there is no result yet")
-        plan, under = build_statement.plan_of(known)
+        plan, under = build_statement.plan_of(entry)
         study = home.revision(under)
-        contract = training_data.agreed(study, plan, job)
-        return study, contract, journal.statements(job), known.dataset
+        contract = training_data.make_job_terms(study, plan, job)
+        return study, contract, journal.statements(job), entry.dataset
     finally:
         journal.close()
 
 
-def _proofs(home: Home, job: str, *, wait: bool) -> dict[str, bytes]:
+def _proofs(home: NodeDirectory, job: str, *, wait: bool) -> dict[str, bytes]:
     """Evidence that members have shown; if statements contradict each other, whoever heard the
     other word shows it soon.
     """
-    deadline = time.monotonic() + (_SHOWING if wait else 0.0)
+    deadline = time.monotonic() + (_EVIDENCE_TIMEOUT if wait else 0.0)
     while True:
-        found = {
+        proofs = {
             path.stem: equivocation.read_kept(path)
             for path in sorted(home.evidence(job).glob("*.evidence"))
         }
-        if found or time.monotonic() >= deadline:
-            return found
+        if proofs or time.monotonic() >= deadline:
+            return proofs
         time.sleep(_POLL)

@@ -23,10 +23,10 @@ from pdml.model import intervals
 from pdml.model.history import NO_ROUNDS, History, noise_level
 from pdml.model.intervals import Intervals
 from pdml.model.model import Model
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.sums.expected_accuracy import Expectation
 from pdml.numerics.sums.statistics import Sums
-from pdml.planning.server_spec import Place, answers_of
+from pdml.planning.server_spec import ServerSpec, answers_of
 from pdml.study import Study
 from pdml.training import sums_fit, sums_release
 from pdml.training.engines.local_engine import diameters
@@ -39,8 +39,8 @@ THIS_JOB = (
     "this job alone, for which alone the budget was checked: no journal is kept where one trust "
     "domain holds all records, and other trainings on them must be added up"
 )
-OWN_NODES = "each organisation's node held its own records"
-ONE_DOMAIN = "one trust domain held every organisation's records"
+SEPARATE_NODES = "each organisation's node held its own records"
+SINGLE_DOMAIN = "one trust domain held every organisation's records"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Part:
     released_before: int = 0  # vectors, in those jobs
     randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
-    def flip(self, contract: Contract) -> LabelFlipped:
+    def flip(self, contract: JobTerms) -> LabelFlipped:
         """What its labels, and other answers, went through."""
         return LabelFlipped(
             epsilon=self.label_epsilon,
@@ -70,17 +70,17 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ConsortiumResult:
     """The end of a job, in the order of the contract's servers.
 
-    ``own_nodes``: each organisation ran its own node, whose journal holds all its jobs. Otherwise
-    one trust domain held all records, and nobody kept a journal.
+    ``separate_nodes``: each organisation ran its own node, whose journal holds all its jobs.
+    Otherwise one trust domain held all records, and nobody kept a journal.
     """
 
-    contract: Contract
+    contract: JobTerms
     parts: tuple[Part, ...]
     source: str  # of the noise
-    own_nodes: bool = False
+    separate_nodes: bool = False
     statements: Mapping[str, str] = field(default_factory=dict)  # of each, its sha256; if there are
 
     @property
@@ -118,7 +118,7 @@ class Outcome:
         return intervals.of_rounds(plan, len(self.parts), self.weights[:, :-1])
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> ServerSpec:
         """The first server's, for what all have in common."""
         first = self.parts[0]
         return self.contract.place(
@@ -127,16 +127,16 @@ class Outcome:
 
     @property
     def ledger(self) -> Ledger:
-        """What every data set has spent: `counted` says in which jobs."""
+        """What every data set has spent: `ledger_scope` says in which jobs."""
         events = tuple(
             (part.flip(self.contract), *part.earlier, *part.events) for part in self.parts
         )
         return Ledger(events, source=self.source, classes=self.contract.classes)
 
     @property
-    def counted(self) -> str:
+    def ledger_scope(self) -> str:
         """Which jobs the ledger counts: only a journal knows of more than this one."""
-        return ALL_JOBS if self.own_nodes else THIS_JOB
+        return ALL_JOBS if self.separate_nodes else THIS_JOB
 
     @property
     def consensus(self) -> float | None:
@@ -147,8 +147,8 @@ class Outcome:
     def rows(self) -> list[tuple[str, int, int, None]]:
         """For each server its name, records and links; nothing is measured on anybody's records."""
         links = self.contract.graph.degrees.tolist()
-        each = zip(self.parts, links, strict=True)
-        return [(part.server, part.records, n, None) for part, n in each]
+        pairs = zip(self.parts, links, strict=True)
+        return [(part.server, part.records, n, None) for part, n in pairs]
 
     def summary(self, model: Model) -> dict[str, Any]:
         """The whole outcome, with the model that was made of it, as plain values."""
@@ -195,12 +195,12 @@ class Outcome:
     def _privacy(self) -> dict[str, Any]:
         """The ledger in numbers that are the same on every machine: certainties end in a minimum
         whose last digits are not, so that they are rounded up to nine."""
-        told: dict[str, Any] = self.ledger.to_dict()
-        for line in (*told["lines"], *told.get("coalitions", ())):
+        privacy: dict[str, Any] = self.ledger.to_dict()
+        for line in (*privacy["lines"], *privacy.get("coalitions", ())):
             line["certainty"] = min(1.0, ceil(line["certainty"] * 1e9) / 1e9)
-        return {**told, "counted": self.counted}
+        return {**privacy, "counted": self.ledger_scope}
 
-    def _made_by(self) -> dict[str, Any]:
+    def _producer(self) -> dict[str, Any]:
         """What made the file. Members of all versions make the same of the same statements."""
         if not self.statements:
             return {"pdml_version": pdml.__version__}
@@ -220,7 +220,7 @@ class Outcome:
             plan=self.contract.plan.to_dict(),
             privacy=self._privacy(),
             provenance={
-                "parties": OWN_NODES if self.own_nodes else ONE_DOMAIN,
+                "parties": SEPARATE_NODES if self.separate_nodes else SINGLE_DOMAIN,
                 "study": study.id,
                 "study_hash": self.contract.study,
                 "job": self.contract.job,
@@ -229,15 +229,15 @@ class Outcome:
                 "records_per_server": [part.records for part in self.parts],
                 "labels_randomised_by": [part.randomised_by for part in self.parts],
                 "earlier_releases": [part.released_before for part in self.parts],
-                **self._carried(),
+                **self._transport(),
                 "noise_source": self.source,
                 "leaks": [],
-                **self._made_by(),
+                **self._producer(),
             },
             expected=self.expected,
         )
 
-    def house(self, study: Study, place: Place, own: Sums, row: Units) -> Model:
+    def local_model(self, study: Study, place: ServerSpec, sums: Sums, row: Units) -> Model:
         """A model for the house of one server, after an exchange of sums.
 
         Parameters
@@ -246,7 +246,7 @@ class Outcome:
             The contract.
         place : Place
             The server's.
-        own : Sums
+        sums : Sums
             Its exact sums (`pdml.training.sums_release.exact`).
         row : array of int64
             What it released of them, before it was masked.
@@ -256,20 +256,20 @@ class Outcome:
         Model
             Marked as not to be shared: ``save`` writes it for its owner alone.
         """
-        weights = sums_release.house_weights(own, row, self.total, self.contract.plan, place)
+        weights = sums_release.local_weights(sums, row, self.total, self.contract.plan, place)
         public = self.model(study)
         return replace(
             public,
             coefficients=weights[:, :-1].copy(),
             intercepts=weights[:, -1].copy(),
-            provenance={**public.provenance, "keep": sums_fit.HOUSE},
+            provenance={**public.provenance, "keep": sums_fit.LOCAL_USE},
             expected=None,
             house=self.contract.servers[place.server],
         )
 
-    def _carried(self) -> dict[str, Any]:
+    def _transport(self) -> dict[str, Any]:
         """How releases met: along links, or in a total that has no use for them."""
         plan = self.contract.plan
         if plan.method != "sums":
             return {"links": [list(edge) for edge in self.contract.graph.edges]}
-        return {"sums": sums_fit.carried(plan, own_nodes=self.own_nodes)}
+        return {"sums": sums_fit.transport_note(plan, separate_nodes=self.separate_nodes)}

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from pdml.consortium import consistency
 from pdml.consortium.consistency import Flaw, Mismatch
-from pdml.consortium.outcome import Outcome, Part
+from pdml.consortium.outcome import ConsortiumResult, Part
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write, sync_folder
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.signed_statement import Statement, open_statement
 from pdml.study import Study
 from pdml.study.schema import template
@@ -34,51 +34,51 @@ EVIDENCE, PROOF = "evidence", ".evidence"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class SignedResult:
     """The end of a job, as its statements tell it. `assemble` makes one."""
 
     study: Study
-    contract: Contract
+    contract: JobTerms
     signed: Mapping[str, bytes]  # statements by server, in the study's order
-    said: Mapping[str, Statement]  # the same, opened
+    statements: Mapping[str, Statement]  # the same, opened
 
     @cached_property
     def mismatches(self) -> list[Mismatch]:
         """Who differs about what was sent: ask each ``hearer`` for its voucher, which proves it."""
-        return consistency.mismatches(self.contract, self.said)
+        return consistency.mismatches(self.contract, self.statements)
 
     @cached_property
     def problems(self) -> list[Flaw]:
         """Why there is no model; empty if there is one."""
-        found = [each.problem for each in self.mismatches]
-        found += consistency.disagreements(self.study, self.contract, self.said)
-        return found + consistency.overspent(self.study, self.outcome)
+        flaws = [mismatch.problem for mismatch in self.mismatches]
+        flaws += consistency.disagreements(self.study, self.contract, self.statements)
+        return flaws + consistency.budget_flaws(self.study, self.outcome)
 
     @cached_property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ConsortiumResult:
         """What the servers have released and spent."""
-        sources = {statement.source for statement in self.said.values()}
+        sources = {statement.source for statement in self.statements.values()}
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in self.signed.items()}
-        return Outcome(
+        return ConsortiumResult(
             contract=self.contract,
-            parts=tuple(self._part(statement) for statement in self.said.values()),
+            parts=tuple(self._part(statement) for statement in self.statements.values()),
             source=sources.pop() if len(sources) == 1 else "simulated",  # one that protects nobody
-            own_nodes=True,
+            separate_nodes=True,
             statements=digests,
         )
 
-    def _levels(self, said: Statement) -> tuple[float, ...]:
+    def _levels(self, statement: Statement) -> tuple[float, ...]:
         """Of the menu, those that may be in use: a statement tells the smallest and the largest."""
-        ends = (said.epsilon, said.label_epsilon)
-        return self.study.place(said.server, records=said.records, epsilons=ends).epsilons
+        ends = (statement.epsilon, statement.label_epsilon)
+        return self.study.place(statement.server, records=statement.records, epsilons=ends).epsilons
 
     def _part(self, statement: Statement) -> Part:
-        gaps = zip(*(heard.apart for heard in statement.heard), strict=True)
+        gaps = zip(*(neighbour.apart for neighbour in statement.heard), strict=True)
         return Part(
             server=statement.server,
             records=statement.records,
             released=self._released(statement),
-            apart=[max(each) for each in gaps][:-1],
+            apart=[max(distances) for distances in gaps][:-1],
             label_epsilon=statement.label_epsilon,
             epsilons=self._levels(statement),
             events=statement.spent,
@@ -93,11 +93,11 @@ class Result:
         return sent[0] if self.contract.sums else sent
 
 
-DrawPage = Callable[[Result], str]
+DrawPage = Callable[[SignedResult], str]
 """The page of a result as HTML: `pdml.pages.result_page.result_page`."""
 
 
-def assemble(study: Study, contract: Contract, signed: Mapping[str, bytes]) -> Result:
+def assemble(study: Study, contract: JobTerms, signed: Mapping[str, bytes]) -> SignedResult:
     """What the statements of all servers say together.
 
     Parameters
@@ -111,7 +111,7 @@ def assemble(study: Study, contract: Contract, signed: Mapping[str, bytes]) -> R
 
     Returns
     -------
-    Result
+    SignedResult
         Whose ``problems`` say whether a model can be made of it.
 
     Raises
@@ -125,12 +125,14 @@ def assemble(study: Study, contract: Contract, signed: Mapping[str, bytes]) -> R
         raise InvalidInput(f"a result needs every server's statement, got none of {missing[0]}")
     ordered = {name: signed[name] for name in contract.servers}
     keys = study.signing_keys
-    said = {name: open_statement(data, contract, name, keys) for name, data in ordered.items()}
-    return Result(study=study, contract=contract, signed=ordered, said=said)
+    statements = {
+        name: open_statement(data, contract, name, keys) for name, data in ordered.items()
+    }
+    return SignedResult(study=study, contract=contract, signed=ordered, statements=statements)
 
 
 def files_of(
-    result: Result,
+    result: SignedResult,
     page: DrawPage,
     evidence: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
@@ -161,7 +163,7 @@ def files_of(
 
 def write_result(
     folder: str | os.PathLike[str],
-    result: Result,
+    result: SignedResult,
     page: DrawPage,
     evidence: Mapping[str, bytes] | None = None,
 ) -> None:

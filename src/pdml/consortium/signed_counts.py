@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from pdml.accounting import Ledger, Line
+from pdml.accounting import Ledger, LedgerRow
 from pdml.accounting.events import CountsReleased
 from pdml.consortium.result_folder import MODEL, STUDY
 from pdml.errors import BudgetExceeded, DataError
@@ -22,7 +22,7 @@ from pdml.files import read_file
 from pdml.formats import Format, decode
 from pdml.model.model import Model, load_model
 from pdml.model.private_evaluation import CountedEvaluation, pooled
-from pdml.node.crypto.signing import verified
+from pdml.node.crypto.signing import verify_signature
 from pdml.study import Study
 from pdml.training.count_release import SHIFT, Counting
 
@@ -32,7 +32,7 @@ _MOST_CELLS, _MOST_RELEASES = 250_000, 10_000
 _SINCE_2 = ("spent",)
 
 
-class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a member releases of one evaluation: noisy or public things, and its signature."""
 
     version: int = FORMAT.version
@@ -53,10 +53,10 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def signable(self) -> bytes:
         """What is signed."""
-        said = msgspec.structs.asdict(msgspec.structs.replace(self, signature=""))
+        fields = msgspec.structs.asdict(msgspec.structs.replace(self, signature=""))
         later = _SINCE_2 if self.version == 1 else ()
-        told = {name: value for name, value in said.items() if name not in later}
-        return _DOMAINS[self.version] + msgspec.json.encode(told)
+        payload = {name: value for name, value in fields.items() if name not in later}
+        return _DOMAINS[self.version] + msgspec.json.encode(payload)
 
     @property
     def evaluation(self) -> CountedEvaluation:
@@ -75,62 +75,63 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def ledger(self, delta: float) -> Ledger:
         """What the node says was spent of these records; of version 1, this release alone."""
         every = self.spent or [self.stddev]
-        events = tuple(CountsReleased(stddev=each, shift=SHIFT) for each in every)
+        events = tuple(CountsReleased(stddev=stddev, shift=SHIFT) for stddev in every)
         return Ledger((events,), source=self.source, delta=delta, classes=len(self.classes))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class PooledEvaluation:
     """Evaluations of one model whose signatures, counts and spending have been checked.
 
     Attributes
     ----------
-    parts : tuple of Signed
+    parts : tuple of SignedCounts
         One for each member that took part.
     delta : float
         At which their spending is told: the budget's for features.
     """
 
-    parts: tuple[Signed, ...]
+    parts: tuple[SignedCounts, ...]
     delta: float
 
     @cached_property
     def evaluation(self) -> CountedEvaluation:
         """Of all their records."""
-        return pooled([each.evaluation for each in self.parts])
+        return pooled([part.evaluation for part in self.parts])
 
-    def line(self, part: Signed) -> Line:
+    def line(self, part: SignedCounts) -> LedgerRow:
         """What everybody else may learn of one of a member's records."""
         return part.ledger(self.delta).line("features", "other servers")
 
     def sentences(self) -> list[str]:
         """Who has counted what, and what it has spent by its own word."""
         return [
-            f"{each.server} signed for {each.records:,} records, counted "
-            f"{_times(each)}: epsilon {self.line(each).epsilon:.3g} (delta {self.delta:g}) of each "
+            f"{part.server} signed for {part.records:,} records, counted "
+            f"{_count_releases(part)}: epsilon {self.line(part).epsilon:.3g} (delta "
+            f"{self.delta:g}) of each "
             "against everybody else."
-            for each in self.parts
+            for part in self.parts
         ]
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         members = [
             {
-                "server": each.server,
-                "job": each.job,
-                "records": each.records,
-                "releases": len(each.spent) or None,
-                "epsilon": self.line(each).epsilon,
+                "server": part.server,
+                "job": part.job,
+                "records": part.records,
+                "releases": len(part.spent) or None,
+                "epsilon": self.line(part).epsilon,
                 "delta": self.delta,
             }
-            for each in self.parts
+            for part in self.parts
         ]
         return {**self.evaluation.to_dict(), "members": members}
 
 
 def check_evaluations(
     study: Study, files: Sequence[str | PathLike[str]], *, model: str = ""
-) -> Evaluated:
+) -> PooledEvaluation:
     """Check what members have released of one model.
 
     Parameters
@@ -144,7 +145,7 @@ def check_evaluations(
 
     Returns
     -------
-    Evaluated
+    PooledEvaluation
 
     Raises
     ------
@@ -160,23 +161,23 @@ def check_evaluations(
     - What a member says it has spent keeps to the budget by the ledger; that it says all of it is
       its own signed claim.
     """
-    parts: dict[str, Signed] = {}
+    parts: dict[str, SignedCounts] = {}
     for file in files:
-        said = _read(Path(file), study)
-        if said.server in parts:
-            raise DataError(f"{said.server} is in two of the files: nobody may count twice")
-        parts[said.server] = said
-    if len({(said.model, tuple(said.classes), said.bins) for said in parts.values()}) != 1:
+        release = _read(Path(file), study)
+        if release.server in parts:
+            raise DataError(f"{release.server} is in two of the files: nobody may count twice")
+        parts[release.server] = release
+    if len({(part.model, tuple(part.classes), part.bins) for part in parts.values()}) != 1:
         raise DataError("the files must be evaluations of one model in the same bins, and are not")
-    for said in parts.values():
-        _check(said, study, model)
+    for release in parts.values():
+        _check(release, study, model)
     delta = study.budget.features_delta if study.budget is not None else 1e-6
-    return Evaluated(parts=tuple(parts.values()), delta=delta)
+    return PooledEvaluation(parts=tuple(parts.values()), delta=delta)
 
 
 def verify_evaluations(
     result: str | PathLike[str], files: Sequence[str | PathLike[str]]
-) -> Evaluated:
+) -> PooledEvaluation:
     """Check evaluations of a result's model against its folder, which `verify_result` has verified.
 
     Parameters
@@ -188,7 +189,7 @@ def verify_evaluations(
 
     Returns
     -------
-    Evaluated
+    PooledEvaluation
 
     Raises
     ------
@@ -200,10 +201,10 @@ def verify_evaluations(
     return check_evaluations(Study.load(folder / STUDY), files, model=digest)
 
 
-def _times(said: Signed) -> str:
-    if said.version == 1:
+def _count_releases(release: SignedCounts) -> str:
+    if release.version == 1:
         return "at least once, which is all that its file says"
-    return "once" if len(said.spent) == 1 else f"{len(said.spent)} times"
+    return "once" if len(release.spent) == 1 else f"{len(release.spent)} times"
 
 
 def digest_of(model: Model) -> str:
@@ -211,38 +212,38 @@ def digest_of(model: Model) -> str:
     return hashlib.sha256(model.to_bytes()).hexdigest()
 
 
-def _check(said: Signed, study: Study, model: str) -> None:
+def _check(release: SignedCounts, study: Study, model: str) -> None:
     """One member's, beyond its signature."""
-    if model and said.model != model:
-        raise DataError(f"the evaluation by {said.server} is about another model")
-    _ = said.evaluation  # or it is no table
-    if said.version > 1 and said.stddev not in said.spent:
-        raise DataError(f"the evaluation by {said.server} does not count itself as spent")
-    if study.budget is not None and not said.ledger(1e-6).keeps(study.budget):
+    if model and release.model != model:
+        raise DataError(f"the evaluation by {release.server} is about another model")
+    _ = release.evaluation  # or it is no table
+    if release.version > 1 and release.stddev not in release.spent:
+        raise DataError(f"the evaluation by {release.server} does not count itself as spent")
+    if study.budget is not None and not release.ledger(1e-6).keeps(study.budget):
         raise BudgetExceeded(
-            f"{said.server} says it has counted these records {len(said.spent)} times, which "
+            f"{release.server} says it has counted these records {len(release.spent)} times, which "
             f"spends more than the study {study.id} allows"
         )
 
 
-def _read(path: Path, study: Study) -> Signed:
+def _read(path: Path, study: Study) -> SignedCounts:
     try:
         content = read_file(path)
-        said: Signed = decode(content, Signed)
+        release: SignedCounts = decode(content, SignedCounts)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except msgspec.DecodeError as error:
         why = FORMAT.refusal_of(content, str(path))
         raise DataError(why or f"{path} is no evaluation of a node: {error}") from None
-    if why := FORMAT.refusal(said.version, str(path)):
+    if why := FORMAT.refusal(release.version, str(path)):
         raise DataError(why)
-    key = study.signing_keys.get(said.server, "")
+    key = study.signing_keys.get(release.server, "")
     try:
-        signature = bytes.fromhex(said.signature)
+        signature = bytes.fromhex(release.signature)
     except ValueError:
         signature = b""
-    if said.study != study.hash or not verified(key, said.signable(), signature):
+    if release.study != study.hash or not verify_signature(key, release.signable(), signature):
         raise DataError(f"{path} is not signed by a member of the study {study.id}, or was changed")
-    if said.version == 1 and said.spent:
+    if release.version == 1 and release.spent:
         raise DataError(f"{path} says more than version 1 of an evaluation can")
-    return said
+    return release

@@ -6,7 +6,7 @@ from typing import Any
 from pdml.consortium.consistency import Flaw
 from pdml.consortium.result_folder import EVIDENCE, MODEL, PAGE, STATEMENTS, STUDY
 from pdml.errors import NotVerified
-from pdml.node.protocol.equivocation import Equivocated
+from pdml.node.protocol.equivocation import EquivocationProof
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Verification:
     job: str = ""
     rounds: int = 0
     servers: tuple[str, ...] = ()
-    equivocated: tuple[Equivocated, ...] = ()  # proved
+    equivocated: tuple[EquivocationProof, ...] = ()  # proved
 
     @property
     def ok(self) -> bool:
@@ -50,21 +50,23 @@ class Verification:
     @property
     def not_checked(self) -> tuple[str, ...]:
         """What nothing in the folder vouches for, in sentences."""
-        found = []
+        sentences = []
         if not self.agreed:
-            found.append(f"whether {STUDY} is the study you agreed on: compare its hash.")
+            sentences.append(f"whether {STUDY} is the study you agreed on: compare its hash.")
         if MODEL in self.unchecked:
-            found.append(
+            sentences.append(
                 f"the last digits of {MODEL}: weights differ by one step of their grid (2^-24 of "
                 "the largest), or expected figures by 0.0001, from what this machine computes."
             )
         if PAGE in self.unchecked:
-            found.append(f"{PAGE}: it is not the page that this machine draws. Do not rely on it.")
-        found.append(
+            sentences.append(
+                f"{PAGE}: it is not the page that this machine draws. Do not rely on it."
+            )
+        sentences.append(
             "what each server claims of itself: how many records it has and whose, who randomised "
             "them, that it drew its noise, and that it left out no job."
         )
-        return tuple(found)
+        return tuple(sentences)
 
     def check(self) -> None:
         """Raise `NotVerified` if there are problems.
@@ -91,7 +93,7 @@ class Verification:
             "unchecked": list(self.unchecked),
             "checked": list(self.checked),
             "not_checked": list(self.not_checked) if self.ok else [],
-            "equivocated": [each.sender for each in self.equivocated],
+            "equivocated": [proof.sender for proof in self.equivocated],
             "problems": [
                 {
                     "kind": problem.kind,

@@ -24,15 +24,15 @@ from pdml.consortium.result_folder import (
     STATEMENTS,
     STUDY,
     DrawPage,
-    Result,
+    SignedResult,
     files_of,
 )
 from pdml.consortium.verdict import Verification
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node.job import training_data
 from pdml.node.protocol import equivocation, signed_statement
-from pdml.node.protocol.equivocation import Equivocated
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.equivocation import EquivocationProof
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.signed_statement import Statement
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
@@ -105,11 +105,11 @@ def verify_result(
     root = Path(folder)
     if not root.is_dir():
         raise InvalidInput(f"{folder} must be the folder of a result, got no folder")
-    return _Reading(root, page, allow_unchecked).verify(study)
+    return _FolderCheck(root, page, allow_unchecked).verify(study)
 
 
 @dataclass
-class _Reading:
+class _FolderCheck:
     """One pass over a folder; problems gather on the way."""
 
     root: Path
@@ -117,20 +117,22 @@ class _Reading:
     allow_unchecked: bool
     problems: list[Flaw] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
-    longest: Callable[[str], int] = field(default=lambda server: 0)  # bytes of its statement
+    statement_limit: Callable[[str], int] = field(
+        default=lambda server: 0
+    )  # bytes of its statement
 
     def verify(self, wanted: str) -> Verification:
         study = self._study(wanted)
         if study is None:
             return Verification(problems=tuple(self.problems))
         names = tuple(server.name for server in study.servers)
-        self.longest = _longest(study)
-        self._listing(names)
+        self.statement_limit = _statement_limit(study)
+        self._check_listing(names)
         signed, contract = self._statements(study)
-        said = self._opened(study, contract, signed) if contract is not None else {}
-        proved = self._evidence(study, contract, said)
+        statements = self._open_statements(study, contract, signed) if contract is not None else {}
+        proofs = self._evidence(study, contract, statements)
         if contract is not None:
-            self._compared(study, contract, signed, said, proved)
+            self._compare(study, contract, signed, statements, proofs)
         return Verification(
             problems=tuple(self.problems),
             unchecked=tuple(self.unchecked),
@@ -140,27 +142,27 @@ class _Reading:
             job="" if contract is None else contract.job,
             rounds=0 if contract is None else contract.plan.rounds,
             servers=names,
-            equivocated=tuple(proved),
+            equivocated=tuple(proofs),
         )
 
-    def _wrong(self, kind: str, sentence: str, *servers: str) -> None:
+    def _reject(self, kind: str, sentence: str, *servers: str) -> None:
         self.problems.append(Flaw(kind=kind, sentence=plain(sentence), servers=servers))
 
     def _read(self, name: str, most: int, kind: str = "file") -> bytes | None:
         """A regular file of at most so many bytes."""
         path = self.root / name
         try:
-            found = path.lstat()
-            if not stat.S_ISREG(found.st_mode):
-                self._wrong(kind, f"{name} must be an ordinary file")
-            elif found.st_size > most:
-                size = f"{found.st_size:,} bytes"
-                self._wrong(kind, f"{name} has {size}, more than the {most:,} it can have")
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
+                self._reject(kind, f"{name} must be an ordinary file")
+            elif status.st_size > most:
+                size = f"{status.st_size:,} bytes"
+                self._reject(kind, f"{name} has {size}, more than the {most:,} it can have")
             else:
                 with open(path, "rb") as file:
                     return file.read(most + 1)
         except OSError as error:
-            self._wrong(kind, f"{name} cannot be read: {(error.strerror or str(error)).lower()}")
+            self._reject(kind, f"{name} cannot be read: {(error.strerror or str(error)).lower()}")
         return None
 
     def _study(self, wanted: str) -> Study | None:
@@ -170,39 +172,39 @@ class _Reading:
         try:
             study = Study.from_text(data.decode(), STUDY)
         except (PDMLError, UnicodeDecodeError) as error:
-            self._wrong("study", f"{STUDY} cannot be read: {error}")
+            self._reject("study", f"{STUDY} cannot be read: {error}")
             return None
         if template.plain(study).encode() != data:
-            self._wrong("study", f"{STUDY} is not written as a result writes it: it was changed")
+            self._reject("study", f"{STUDY} is not written as a result writes it: it was changed")
         if wanted and study.hash != wanted:
-            self._wrong("study", f"{STUDY} is the study {study.hash}, not {wanted}")
+            self._reject("study", f"{STUDY} is the study {study.hash}, not {wanted}")
         for name in sorted({server.name for server in study.servers} - set(study.signing_keys)):
-            self._wrong("study", f"the study pins no key of {name}: nobody can check it", name)
+            self._reject("study", f"the study pins no key of {name}: nobody can check it", name)
         return study
 
-    def _listing(self, names: tuple[str, ...]) -> None:
+    def _check_listing(self, names: tuple[str, ...]) -> None:
         for folder in (STATEMENTS, EVIDENCE):
             if (self.root / folder).is_symlink():
-                self._wrong("file", f"{folder} must be an ordinary folder, and is a link")
+                self._reject("file", f"{folder} must be an ordinary folder, and is a link")
         if _is_empty(self.root / EVIDENCE):
-            self._wrong(
+            self._reject(
                 "evidence",
                 f"{EVIDENCE} is empty: a result has this folder only for what proves something "
                 "against a server, which was taken out, or the folder was put there",
             )
-        known = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
-        known |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
-        known |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
-        found = set(islice(_names(self.root), len(known) + _LISTED))  # of a million, some
-        for name in sorted(found - known)[:_LISTED]:
-            self._wrong("file", f"{name!r} is no part of a result: nothing vouches for it")
+        expected = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
+        expected |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
+        expected |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
+        paths = set(islice(_names(self.root), len(expected) + _LISTED))  # of a million, some
+        for name in sorted(paths - expected)[:_LISTED]:
+            self._reject("file", f"{name!r} is no part of a result: nothing vouches for it")
 
-    def _statements(self, study: Study) -> tuple[dict[str, bytes], Contract | None]:
+    def _statements(self, study: Study) -> tuple[dict[str, bytes], JobTerms | None]:
         """The signed bytes that are there, and the job that the first readable one is about."""
         signed: dict[str, bytes] = {}
         for server in study.servers:
             file = f"{STATEMENTS}/{server.name}{STATEMENT}"
-            data = self._read(file, self.longest(server.name))
+            data = self._read(file, self.statement_limit(server.name))
             if data is not None:
                 signed[server.name] = data
         unreadable = []
@@ -212,112 +214,120 @@ class _Reading:
             except (PDMLError, TypeError) as error:
                 unreadable.append((str(error), name))
         for sentence, name in unreadable:
-            self._wrong("statement", sentence, name)
+            self._reject("statement", sentence, name)
         return signed, None
 
-    def _opened(
+    def _open_statements(
         self,
         study: Study,
-        contract: Contract,
+        contract: JobTerms,
         signed: Mapping[str, bytes],
     ) -> dict[str, Statement]:
-        said = {}
+        statements = {}
         for name, data in signed.items():
             try:
                 keys = study.signing_keys
-                said[name] = signed_statement.open_statement(data, contract, name, keys)
+                statements[name] = signed_statement.open_statement(data, contract, name, keys)
             except PDMLError as error:
-                self._wrong("statement", str(error), name)
-        return said
+                self._reject("statement", str(error), name)
+        return statements
 
     def _evidence(
         self,
         study: Study,
-        contract: Contract | None,
-        said: Mapping[str, Statement],
-    ) -> list[Equivocated]:
+        contract: JobTerms | None,
+        statements: Mapping[str, Statement],
+    ) -> list[EquivocationProof]:
         """Each server against whom something is proved, be it in a job without statements."""
-        proved = []
+        proofs = []
         terms = "" if contract is None else contract.digest
-        sent = {name: each.sent for name, each in said.items()}
+        sent = {name: statement.sent for name, statement in statements.items()}
         for name in (server.name for server in study.servers):
             file = f"{EVIDENCE}/{name}{PROOF}"
             if not os.path.lexists(self.root / file):
                 continue
-            data = self._read(file, _MOST_EVIDENCE + 2 * self.longest(name))
+            data = self._read(file, _MOST_EVIDENCE + 2 * self.statement_limit(name))
             try:
-                found = equivocation.proof_of(data or b"", terms, study.signing_keys, said=sent)
-                if found.sender != name:
-                    raise PeerError(f"it is about {found.sender}")
-                proved.append(found)
-                self.problems.append(_proved(found))
+                proof = equivocation.proof_of(
+                    data or b"", terms, study.signing_keys, sent_digests=sent
+                )
+                if proof.sender != name:
+                    raise PeerError(f"it is about {proof.sender}")
+                proofs.append(proof)
+                self.problems.append(_equivocation_flaw(proof))
             except PDMLError as error:
-                self._wrong("evidence", f"{file}: {error}", name)
-        return proved
+                self._reject("evidence", f"{file}: {error}", name)
+        return proofs
 
-    def _compared(
+    def _compare(
         self,
         study: Study,
-        contract: Contract,
+        contract: JobTerms,
         signed: Mapping[str, bytes],
-        said: Mapping[str, Statement],
-        proved: list[Equivocated],
+        statements: Mapping[str, Statement],
+        proofs: list[EquivocationProof],
     ) -> None:
         """Statements with each other, and the files with what they give."""
-        guilty = {each.sender for each in proved}
-        for each in consistency.mismatches(contract, said):
-            if each.sender not in guilty:
-                self.problems.append(each.problem)
-        self.problems += consistency.disagreements(study, contract, said)
-        if len(said) < len(contract.servers):
+        guilty = {proof.sender for proof in proofs}
+        for mismatch in consistency.mismatches(contract, statements):
+            if mismatch.sender not in guilty:
+                self.problems.append(mismatch.problem)
+        self.problems += consistency.disagreements(study, contract, statements)
+        if len(statements) < len(contract.servers):
             return
-        result = Result(study=study, contract=contract, signed=signed, said=said)
-        self.problems += consistency.overspent(study, result.outcome)
+        result = SignedResult(study=study, contract=contract, signed=signed, statements=statements)
+        self.problems += consistency.budget_flaws(study, result.outcome)
         if self.problems:  # no model should be there, and whatever is there is refused already
             return
         files = files_of(result, self.page)
         model = self._read(MODEL, len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS, "model")
-        near = model != files[MODEL] and contract.sums and sums_fit.near(model or b"", files[MODEL])
+        near = (
+            model != files[MODEL]
+            and contract.sums
+            and sums_fit.equal_up_to_rounding(model or b"", files[MODEL])
+        )
         if near and self.allow_unchecked:
             self.unchecked.append(MODEL)
         elif near:
-            self._wrong("model", f"{MODEL} {_LAST_DIGITS}")
+            self._reject("model", f"{MODEL} {_LAST_DIGITS}")
         elif model is not None and model != files[MODEL]:
             why = FORMAT.refusal(_version(model), "it") or "it was changed"
-            self._wrong("model", f"{MODEL} is not what the statements give: {why}")
+            self._reject("model", f"{MODEL} is not what the statements give: {why}")
         page = self._read(PAGE, _MOST_PAGE if near else len(files[PAGE]), "page")
         if page is None or page == files[PAGE]:
             return
         if near and self.allow_unchecked:
             self.unchecked.append(PAGE)
         else:
-            self._wrong("page", f"{PAGE} {_CANNOT_CHECK if near else _CHANGED}")
+            self._reject("page", f"{PAGE} {_CANNOT_CHECK if near else _CHANGED}")
 
 
-def _longest(study: Study) -> Callable[[str], int]:
+def _statement_limit(study: Study) -> Callable[[str], int]:
     """The most bytes that a server's statement can have under this study, whatever the job."""
-    jobs = training_data.longest(study)
+    jobs = training_data.largest_job_terms(study)
     return lambda server: max((signed_statement.most_bytes(job, server) for job in jobs), default=0)
 
 
-def _contract(study: Study, server: str, data: bytes) -> Contract:
+def _contract(study: Study, server: str, data: bytes) -> JobTerms:
     """The job that ``server`` says it was."""
-    said = signed_statement.signed_by(data, server, study.signing_keys)
-    return training_data.agreed(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
+    statement = signed_statement.signed_by(data, server, study.signing_keys)
+    return training_data.make_job_terms(
+        study, TrainingPlan.from_dict(dict(statement.plan)), statement.job
+    )
 
 
 def _version(model: bytes) -> int:
     """In which form it says that it was made of the statements."""
-    found = re.search(rb'"result": "pdml-result/([0-9]{1,9})"', model)
-    return int(found[1]) if found else FORMAT.version
+    match = re.search(rb'"result": "pdml-result/([0-9]{1,9})"', model)
+    return int(match[1]) if match else FORMAT.version
 
 
-def _proved(found: Equivocated) -> Flaw:
+def _equivocation_flaw(proof: EquivocationProof) -> Flaw:
     return Flaw(
         kind="equivocation",
-        sentence=plain(found.sentence),  # whoever signs two things may have signed anything
-        servers=(found.sender,),
-        round=found.round,
+        sentence=plain(proof.sentence),  # whoever signs two things may have signed anything
+        servers=(proof.sender,),
+        round=proof.round,
     )
 
 

@@ -15,14 +15,14 @@ from pdml.files import read_file
 from pdml.formats import decode
 from pdml.mechanisms.label_flip import MILLION, micro
 from pdml.study import Study
-from pdml.tables import listed, shown
+from pdml.tables import quote, quote_names
 
 _DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in encoding.js
 # Arabic keyboards have digits of their own, eastern ones others, and a decimal sign.
 _ARABIC = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫", "01234567890123456789.")
 
 
-def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
+def check_answers(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
     """Those answers that are given, as `Study.encode` takes them; others may still be missing.
 
     Parameters
@@ -43,15 +43,15 @@ def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | st
         are declared, a number outside its range (encoding would clamp it, and people should know
         before), or an unknown level.
     """
-    known = {attribute.name: attribute for attribute in study.attributes}
-    if unknown := [name for name in answers if name not in known]:
-        names = listed(list(known))
+    attributes = {attribute.name: attribute for attribute in study.attributes}
+    if unknown := [name for name in answers if name not in attributes]:
+        names = quote_names(list(attributes))
         must = f"answers must be to the study's questions ({names})"
         raise DataError(f"{must}, got one to {unknown[0]!r}")
-    return {name: _one(known[name], value) for name, value in answers.items()}
+    return {name: _check_answer(attributes[name], value) for name, value in answers.items()}
 
 
-def _one(attribute: Attribute, value: object) -> float | str | None:
+def _check_answer(attribute: Attribute, value: object) -> float | str | None:
     if attribute.missing and (value is None or (isinstance(value, str) and not value.strip())):
         return None
     if not isinstance(attribute, Number):
@@ -61,13 +61,13 @@ def _one(attribute: Attribute, value: object) -> float | str | None:
     if isinstance(value, str):
         text = value.strip().translate(_ARABIC)
         if not _DIGITS.fullmatch(text):
-            raise DataError(f"{name!r} must be a number in digits, such as 34, got {shown(value)}")
+            raise DataError(f"{name!r} must be a number in digits, such as 34, got {quote(value)}")
         if attribute.whole and set(text) & set(".,"):  # 34,000 means a thousand times more to some
             must = f"{name!r} must be a whole number, without a fraction"
-            raise DataError(f"{must}, got {shown(value)}")
+            raise DataError(f"{must}, got {quote(value)}")
         value = float(text.replace(",", "."))
     answer(attribute, value)
-    number = float(value)  # type: ignore[arg-type]  # `answer` took it
+    number = float(value)  # type: ignore[arg-type]  # `_check_answer` took it
     if not attribute.low <= number <= attribute.high:
         must = f"{name!r} must lie in [{attribute.low:g}, {attribute.high:g}]"
         raise DataError(f"{must}, got {number:g}: the study declares no other value")
@@ -75,19 +75,19 @@ def _one(attribute: Attribute, value: object) -> float | str | None:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Answers by name from a JSON file; `checked` says whether they will do."""
+    """Answers by name from a JSON file; `check_answers` says whether they will do."""
     try:
-        found: Any = decode(read_file(file))
+        answers: Any = decode(read_file(file))
     except OSError as error:
         raise DataError(f"cannot read {file}: {because(error)}") from None
     except msgspec.DecodeError:
-        found = None
-    if not isinstance(found, dict):
+        answers = None
+    if not isinstance(answers, dict):
         raise DataError(
             f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, '
             "got something else"
         )
-    return found
+    return answers
 
 
 def on_menu(study: Study, epsilon: float) -> int:
@@ -103,15 +103,19 @@ def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
     """The ε of each sensitive attribute in millionths; what is not said is what its menu
     suggests. Anything else is refused.
     """
-    asked = {each.name: each.epsilon for each in study.encoder.sensitive if each.epsilon}
-    if unknown := [name for name in epsilons if name not in asked]:
-        names = listed(list(asked)) if asked else "none in this study"
+    menus = {
+        attribute.name: attribute.epsilon
+        for attribute in study.encoder.sensitive
+        if attribute.epsilon
+    }
+    if unknown := [name for name in epsilons if name not in menus]:
+        names = quote_names(list(menus)) if menus else "none in this study"
         raise InvalidInput(
             f"epsilons must be of sensitive questions ({names}), got one of {unknown[0]!r}",
             setting="epsilons",
         )
-    found = {}
-    for name, menu in asked.items():
+    millionths = {}
+    for name, menu in menus.items():
         epsilon = epsilons.get(name, menu.default)
         if not 0 < epsilon < float("inf") or micro(epsilon) not in menu.millionths:
             choices = ", ".join(f"{choice:g}" for choice in menu.menu)
@@ -119,8 +123,8 @@ def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
                 f"epsilon of {name!r} must be on its menu ({choices}), got {epsilon:g}",
                 setting="epsilons",
             )
-        found[name] = micro(epsilon)
-    return found
+        millionths[name] = micro(epsilon)
+    return millionths
 
 
 def to_draw(
@@ -136,13 +140,13 @@ def to_draw(
         For an ε that is not on its menu.
     """
     chosen = on_menus(study, {name: value / MILLION for name, value in epsilons.items()})
-    found = []
-    for each in study.encoder.sensitive:
-        if each.name not in answers:
-            raise DataError(f"every question must be answered, got no answer to {each.name!r}")
-        level = int(each.position(np.array([answer(each, answers[each.name])]))[0])
-        found.append((level, chosen[each.name], len(each.choices)))
-    return found
+    draws = []
+    for attribute in study.encoder.sensitive:
+        if attribute.name not in answers:
+            raise DataError(f"every question must be answered, got no answer to {attribute.name!r}")
+        level = int(attribute.position(np.array([answer(attribute, answers[attribute.name])]))[0])
+        draws.append((level, chosen[attribute.name], len(attribute.choices)))
+    return draws
 
 
 def class_index(study: Study, label: str) -> int:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 import msgspec
 
-from pdml.device import answers as given
+from pdml.device import answers as answer_rules
 from pdml.device.delivery import Delivery
 from pdml.device.memo import Memo, Memory, default_folder
-from pdml.device.receipt import SavedReceipt, saved
+from pdml.device.receipt import SavedReceipt, make_receipt
 from pdml.encoding import device_encoding
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import MILLION
@@ -37,7 +37,7 @@ class Preview:
 
     report: Report
     answers: Mapping[str, float | str | None]  # None where there is none
-    drawn: Mapping[str, float]  # ε of those answers that chance has decided
+    answer_epsilons: Mapping[str, float]  # ε of those answers that chance has decided
     label: str  # as reported
     epsilon: float
     bytes: bytes
@@ -102,17 +102,17 @@ def prepare(
     _refuse_second_draw(study, memory, memo, token=token, record=record)
     if memo is not None and (left := _left(memo, study)):
         return left
-    consent = given.consent(study, agreed=agreed)
+    consent = answer_rules.consent(study, agreed=agreed)
     if memo is None:
-        asked = given.to_draw(study, answers, epsilons)
-        study.encode(answers, [(0, micro) for _, micro, _ in asked])  # refuses bad ones first
+        draws = answer_rules.to_draw(study, answers, epsilons)
+        study.encode(answers, [(0, micro) for _, micro, _ in draws])  # refuses bad ones first
         if label is None or not 0 <= label < len(study.classes):
             raise InvalidInput(f"label must be the index of one of {len(study.classes)} classes")
         if micro_epsilon is None or micro_epsilon not in study.epsilon_micro:
             menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
             got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"
             raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {got}")
-        memo = memory.settle(key, record, label, micro_epsilon, len(study.classes), asked)
+        memo = memory.draw_once(key, record, label, micro_epsilon, len(study.classes), draws)
         if left := _left(memo, study):  # by another process meanwhile
             return left
     report = Report(
@@ -140,8 +140,8 @@ def _refuse_second_draw(
             "decide about the same answer again."
         )
     # somebody who lost the link, or somebody else: only they know
-    nobody = memo is None and not token and not record
-    if nobody and memory.remembers_invitations(study.unkeyed_hash):
+    is_anonymous = memo is None and not token and not record
+    if is_anonymous and memory.remembers_invitations(study.unkeyed_hash):
         raise InvalidInput(
             "token must be the invitation, which was used for this study on this device before, "
             "got none: chance could decide about one person twice. If somebody else answers "
@@ -164,12 +164,12 @@ def preview(study: Study, data: bytes) -> Preview:
     """A report in words, read back from its bytes."""
     report = decode_report(data)
     features = features_of(report)
-    chosen = device_encoding.chosen(study.encoder, features)
+    chosen = device_encoding.read_draws(study.encoder, features)
     sensitive = zip(study.encoder.sensitive, chosen, strict=True)
     return Preview(
         report=report,
         answers=study.decode(features),
-        drawn={attribute.name: micro / MILLION for attribute, (_, micro) in sensitive},
+        answer_epsilons={attribute.name: micro / MILLION for attribute, (_, micro) in sensitive},
         label=study.classes[report.label],
         epsilon=report.epsilon / MILLION,
         bytes=data,
@@ -184,8 +184,8 @@ def submit(
     """
     report = decode_report(data)
     memo = memory.recall(study.memory_key(report.token), record)
-    drawn = None if memo is None else (memo.id, memo.epsilon, memo.label)
-    fits = drawn == (report.id, report.epsilon, report.label) and data.isascii()
+    draw = None if memo is None else (memo.id, memo.epsilon, memo.label)
+    fits = draw == (report.id, report.epsilon, report.label) and data.isascii()
     if memo is None or not fits or _left(memo, study) not in (b"", data):
         raise InvalidInput(
             "a report must be prepared with the same memory before it is sent, got one "
@@ -269,7 +269,7 @@ class Contribution:
         memo = self.memo
         if memo is None:
             raise InvalidInput("a receipt is kept of a report that was stored, got no report")
-        return saved(self.study, self.service.url, memo)
+        return make_receipt(self.study, self.service.url, memo)
 
     def send(self, prepared: Preview) -> Receipt:
         """`submit` of what was looked at."""
@@ -299,7 +299,7 @@ def contribute(
     url : str
         The collection service, one of the study's servers.
     answers : mapping of str to object
-        By the attribute's name, as `pdml.device.answers.checked` takes them.
+        By the attribute's name, as `pdml.device.answers.check_answers` takes them.
     label : str
         The true answer, which is stored nowhere.
     epsilon : float
@@ -340,17 +340,19 @@ def contribute(
     ...     study, study.servers[0].url, {"age": 34}, label="yes", epsilon=1, agreed=True
     ... )  # doctest: +SKIP
     """
-    said = given.checked(study, answers)
-    chosen = (given.class_index(study, label), given.on_menu(study, epsilon))
-    private = given.on_menus(study, epsilons)
+    checked_answers = answer_rules.check_answers(study, answers)
+    chosen = (answer_rules.class_index(study, label), answer_rules.on_menu(study, epsilon))
+    private = answer_rules.on_menus(study, epsilons)
     with Delivery(url, ca=ca) as service:
-        one = Contribution(
+        contribution = Contribution(
             study=study,
             service=service,
             memory=Memory(memory or default_folder()),
             record=record,
-            token=given.invitation(token),
+            token=answer_rules.invitation(token),
         )
-        if one.memo is None or not one.memo.sent:
-            one.require_admission()
-        return one.send(one.prepare(said, *chosen, epsilons=private, agreed=agreed))
+        if contribution.memo is None or not contribution.memo.sent:
+            contribution.require_admission()
+        return contribution.send(
+            contribution.prepare(checked_answers, *chosen, epsilons=private, agreed=agreed)
+        )

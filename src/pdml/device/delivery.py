@@ -80,17 +80,17 @@ class Delivery:
                 f"{self.url} is no collection service: it answered {status} when asked for "
                 "its study"
             )
-        if (found := hashlib.sha256(body).hexdigest()) != study:
+        if (digest := hashlib.sha256(body).hexdigest()) != study:
             raise NotDelivered(
                 f"{self.url} works for another study, or another version of it "
-                f"({found[:12]}..., not {study[:12]}...)",
+                f"({digest[:12]}..., not {study[:12]}...)",
                 "wrong_study",
             )
 
     def require_admission(self, study: str, token: str) -> None:
         """Refuse, before anything is asked, where a report with this token would not be taken."""
-        asked = encode_invitation(token)
-        status, body = self._ask("POST", "/v1/invitations", asked, "application/json")
+        request = encode_invitation(token)
+        status, body = self._ask("POST", "/v1/invitations", request, "application/json")
         try:
             answer = decode_admission(body)
         except MessageError:
@@ -105,8 +105,8 @@ class Delivery:
 
     def withdraw(self, code: str) -> Withdrawn | Problem:
         """Take a report back: the service's word that it is erased, or why it is not."""
-        asked = encode_withdrawal(code)
-        status, body = self._ask("POST", "/v1/withdrawals", asked, "application/json")
+        request = encode_withdrawal(code)
+        status, body = self._ask("POST", "/v1/withdrawals", request, "application/json")
         try:
             answer = decode_withdrawn(body)
         except MessageError:
@@ -244,7 +244,7 @@ def address_of(study: Study, server: str = "") -> str:
     if "://" in server:
         return server
     if not server and len(study.servers) > 1:
-        names = ", ".join(one.name for one in study.servers)
+        names = ", ".join(candidate.name for candidate in study.servers)
         raise InvalidInput(
             f"--server must say who receives the report: one of {names}, or an address"
         )
@@ -292,5 +292,5 @@ def _reason(error: Exception) -> str:
     """In words; an error of the protocol quotes the server, which must not reach the terminal's
     controls.
     """
-    said = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
-    return plain(said, longest=200)
+    text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    return plain(text, longest=200)

@@ -65,7 +65,7 @@ def draw(label: int, micro_epsilon: int, classes: int, stream: Stream | None = N
     return int(flip_labels(np.array([label]), epsilons, classes, source)[0])
 
 
-def decided(
+def randomise(
     label: int, micro_epsilon: int, classes: int, answers: Sequence[tuple[int, int, int]] = ()
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """What chance makes of one person's label and, each by a coin of its own, of their sensitive
@@ -121,7 +121,7 @@ class Memory:
             )
         return memo
 
-    def settle(
+    def draw_once(
         self,
         study: str,
         record: str,
@@ -133,10 +133,10 @@ class Memory:
         """The memo of this record; drawn now if there is none. Of two at the same time the first
         wins. ``answers``: level, millionths and number of levels of each sensitive one.
         """
-        while (known := self.recall(study, record)) is None:
+        while (stored := self.recall(study, record)) is None:
             if not self._adopt(study, record):
                 code = secrets.token_hex(16)
-                reported, others = decided(label, micro_epsilon, classes, answers)
+                reported, others = randomise(label, micro_epsilon, classes, answers)
                 memo = Memo(
                     study=study,
                     id=report_id(code),
@@ -147,7 +147,7 @@ class Memory:
                     code=code,
                 )
                 self._write(record, memo, first=True)
-        return known
+        return stored
 
     def keep(self, record: str, memo: Memo) -> Memo:
         """Replace a memo, on the disk before this returns."""

@@ -31,7 +31,7 @@ class SavedReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     code: str = ""  # whoever has it can withdraw the report; "" if only the organiser can
 
 
-def saved(study: Study, url: str, memo: Memo) -> SavedReceipt:
+def make_receipt(study: Study, url: str, memo: Memo) -> SavedReceipt:
     """The receipt of a memo for its owner to keep.
 
     Parameters
@@ -73,13 +73,13 @@ def load(path: str | os.PathLike[str]) -> SavedReceipt:
     """Read what `save` or the page wrote."""
     try:
         data = read_file(path)
-        found: SavedReceipt = decode(data, SavedReceipt)
+        receipt: SavedReceipt = decode(data, SavedReceipt)
     except OSError as error:
         raise DataError(f"cannot read {path}: {because(error)}") from None
     except msgspec.DecodeError:
         other = f"{path} must be a receipt that the page or `pdml contribute --receipt` saved"
         why = FORMAT.refusal_of(data, str(path)) or f"{other}, got something else"
         raise DataError(why) from None
-    if why := FORMAT.refusal(found.version, str(path)):
+    if why := FORMAT.refusal(receipt.version, str(path)):
         raise DataError(why)
-    return found
+    return receipt

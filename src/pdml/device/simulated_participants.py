@@ -68,7 +68,7 @@ class Tally:
     trouble: str = ""  # the sentence with which delivery ended early
 
     def by_code(self) -> dict[str, int]:
-        return dict(sorted(Counter(one.code for one in self.undelivered).items()))
+        return dict(sorted(Counter(failure.code for failure in self.undelivered).items()))
 
 
 def read_tokens(path: Path, needed: int) -> list[str]:
@@ -79,7 +79,7 @@ def read_tokens(path: Path, needed: int) -> list[str]:
         raise DataError(
             f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
         ) from None
-    tokens = [found[-1] for line in lines if (found := _TOKEN.findall(line))]
+    tokens = [matches[-1] for line in lines if (matches := _TOKEN.findall(line))]
     if len(set(tokens)) != len(tokens):
         raise DataError(f"{path} must hold each invitation once, got one twice")
     if len(tokens) < needed:
@@ -105,16 +105,16 @@ def fill(
     """
     origin = Origin(study=study.hash, source=source, reports=table.n_rows)
     if not path.exists():
-        write_private(path, _drawn(origin, study, table, labels, epsilons), first=True)
-    if (found := _origin(path)) != origin:
-        what = "another study" if found.study != study.hash else "another table or other columns"
+        write_private(path, _draw_reports(origin, study, table, labels, epsilons), first=True)
+    if (existing := _origin(path)) != origin:
+        what = "another study" if existing.study != study.hash else "another table or other columns"
         raise DataError(
             f"{path} holds reports drawn for {what}: move it away, or name another --outbox"
         )
     return origin
 
 
-def _drawn(
+def _draw_reports(
     origin: Origin, study: Study, table: Table, labels: IntArray, epsilons: Array
 ) -> Iterator[bytes]:
     """The lines of an outbox."""
@@ -128,7 +128,7 @@ def _drawn(
 
 def write_failures(path: Path, undelivered: Iterable[Undelivered]) -> None:
     """One line for each report that is not stored, readable by their owner alone."""
-    write_private(path, (msgspec.json.encode(one) + b"\n" for one in undelivered))
+    write_private(path, (msgspec.json.encode(failure) + b"\n" for failure in undelivered))
 
 
 def deliver(
@@ -149,17 +149,17 @@ def deliver(
     origin, tally = _origin(path), Tally()
     with connect() as service:
         service.require_study(origin.study)
-    held = _receipts(receipts)
-    own, kept = local(), ExitStack()
+    stored_ids = _receipts(receipts)
+    thread_state, kept = local(), ExitStack()
 
     def send(batch: list[tuple[int, bytes]]) -> list[Answer]:
-        if not hasattr(own, "service"):
-            own.service = kept.enter_context(connect())
-        answers: list[Answer] = own.service.send_batch([data for _, data in batch])
+        if not hasattr(thread_state, "service"):
+            thread_state.service = kept.enter_context(connect())
+        answers: list[Answer] = thread_state.service.send_batch([data for _, data in batch])
         return answers
 
     running: dict[Future[list[Answer]], list[tuple[int, bytes]]] = {}
-    todo = _unsent(path, held, tokens, tally)
+    todo = _unsent(path, stored_ids, tokens, tally)
     with (
         kept,
         ThreadPoolExecutor(connections) as pool,
@@ -183,7 +183,7 @@ def deliver(
     tally.undelivered += [
         Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo
     ]
-    tally.undelivered.sort(key=lambda one: one.row)
+    tally.undelivered.sort(key=lambda failure: failure.row)
     return tally
 
 
@@ -207,7 +207,7 @@ def _account(
 
 
 def _unsent(
-    path: Path, held: set[str], tokens: Sequence[str], tally: Tally
+    path: Path, stored_ids: set[str], tokens: Sequence[str], tally: Tally
 ) -> Iterator[tuple[int, bytes]]:
     """Row and bytes of each report without receipt; the invitation is put in now, because it may
     come later than the draw.
@@ -216,7 +216,7 @@ def _unsent(
         next(file)
         for row, line in enumerate(file, start=1):
             report = decode_report(line)
-            if report.id in held:
+            if report.id in stored_ids:
                 tally.stored_before += 1
             else:
                 yield (
@@ -248,8 +248,8 @@ def _origin(path: Path) -> Origin:
     try:
         with _open(path, _OUTBOX) as file:
             line = file.readline(_LONGEST_LINE)
-        found: Origin = decode(line, Origin)
-        return found
+        origin: Origin = decode(line, Origin)
+        return origin
     except msgspec.DecodeError:
         other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
         why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
@@ -270,12 +270,12 @@ def _receipts(path: Path) -> set[str]:
     """
     if not os.path.lexists(path):
         return set()
-    held = set()
+    stored_ids = set()
     with _open(path, _RECEIPTS) as file:
         for line in file:
             with suppress(msgspec.DecodeError):
-                held.add(decode(line, Receipt).id)
-    return held
+                stored_ids.add(decode(line, Receipt).id)
+    return stored_ids
 
 
 def source_digest(path: Path, *columns: str) -> str:

@@ -13,7 +13,7 @@ from pdml.tables import read_table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class CrowdResult:
     """What became of a crowd's reports, and the files that hold them."""
 
     rows: int
@@ -44,7 +44,7 @@ class Played:
             )
 
 
-def play_crowd(
+def submit_table(
     study: Study,
     url: str,
     file: Path,
@@ -57,7 +57,7 @@ def play_crowd(
     clamp: bool = False,
     ca: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Played:
+) -> CrowdResult:
     """Try a study out: randomise every row of a table as the device of a person who agrees would,
     and send the reports.
 
@@ -86,7 +86,7 @@ def play_crowd(
 
     Returns
     -------
-    Played
+    CrowdResult
         Reports that could not be delivered are told in it, not raised: calling it again sends
         them, unchanged.
 
@@ -107,7 +107,7 @@ def play_crowd(
         )
     Delivery(url, ca=ca)  # a bad address is refused before the work
     named = [label_column, *([epsilon_column] if epsilon_column else [])]
-    table = read_table(file, [*(one.name for one in study.attributes), *named])
+    table = read_table(file, [*(attribute.name for attribute in study.attributes), *named])
     if not clamp:
         table_columns.require_in_range(study, table)
     labels = table_columns.labels_of(study, table, label_column)
@@ -122,13 +122,13 @@ def play_crowd(
         reports.with_name(f"{reports.name.split('.')[0]}.{what}.ndjson")
         for what in ("receipts", "failures")
     )
-    said = "" if epsilon is None else f"{epsilon!r}"
-    source = simulated_participants.source_digest(file, label_column, epsilon_column, said)
+    epsilon_text = "" if epsilon is None else f"{epsilon!r}"
+    source = simulated_participants.source_digest(file, label_column, epsilon_column, epsilon_text)
     simulated_participants.fill(reports, study, table, labels, epsilons, source=source)
     tally = simulated_participants.deliver(
         reports, receipts, lambda: Delivery(url, ca=ca), tokens=invited, progress=progress
     )
     simulated_participants.write_failures(failures, tally.undelivered)
-    return Played(
+    return CrowdResult(
         rows=table.n_rows, tally=tally, reports=reports, receipts=receipts, failures=failures
     )

@@ -93,12 +93,12 @@ def withdraw(
 def _refused(study: Study, answer: Problem) -> str:
     if answer.code != "frozen":
         return f"the report was not withdrawn ({answer.code}). {answer.title}"
-    said = (
+    message = (
         "the study's data are complete, and the report is among them. It can no longer be "
         "withdrawn here, and what is computed from the data cannot be called back."
     )
     if study.notice is not None:
         day = f"{study.notice.retention:%Y-%m-%d}"
-        said += f" The service erases it on {day}, or later if it cannot then."
+        message += f" The service erases it on {day}, or later if it cannot then."
     who = "" if study.organiser is None else f": {study.organiser.contact}"
-    return f"{said} Ask the organiser what can still be done{who}"
+    return f"{message} Ask the organiser what can still be done{who}"

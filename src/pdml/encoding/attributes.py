@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml.encoding import scaling
-from pdml.errors import DataError, InvalidInput, NoValue
-from pdml.tables import MISSING, Table, shown
+from pdml.errors import DataError, InvalidInput, MissingValueError
+from pdml.tables import MISSING, Table, quote
 from pdml.tables.columns import positions
 
 NO_ANSWER = "prefer not to say"  # how the missing answer is called, on the page and in features
@@ -56,25 +56,30 @@ class Menu:
     accept_weak: bool = False
 
     def __post_init__(self) -> None:
-        given = tuple(self.menu) if isinstance(self.menu, (tuple, list)) else ()
-        good = all(isinstance(each, (int, float)) and each > 0 for each in given)
-        if not given or not good or list(given) != sorted(set(given)) or self.default not in given:
+        epsilons = tuple(self.menu) if isinstance(self.menu, (tuple, list)) else ()
+        good = all(isinstance(epsilon, (int, float)) and epsilon > 0 for epsilon in epsilons)
+        if (
+            not epsilons
+            or not good
+            or list(epsilons) != sorted(set(epsilons))
+            or self.default not in epsilons
+        ):
             raise InvalidInput(
                 "epsilon must have a menu of ascending positive numbers and a default that stands "
-                f"on it, got {shown(self.menu)} and {shown(self.default)}",
+                f"on it, got {quote(self.menu)} and {quote(self.default)}",
                 setting="epsilon",
             )
-        object.__setattr__(self, "menu", tuple(map(float, given)))
+        object.__setattr__(self, "menu", tuple(map(float, epsilons)))
         object.__setattr__(self, "default", float(self.default))
 
     @property
     def millionths(self) -> tuple[int, ...]:
         """The menu in millionths, exactly."""
-        return tuple(round(each * 1e6) for each in self.menu)
+        return tuple(round(epsilon * 1e6) for epsilon in self.menu)
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"menu": list(self.menu), "default": self.default}
-        return told | ({"accept_weak": True} if self.accept_weak else {})
+        fields: dict[str, Any] = {"menu": list(self.menu), "default": self.default}
+        return fields | ({"accept_weak": True} if self.accept_weak else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +141,8 @@ class Number:
             raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
         self._check_scale()
         self._check_bins()
-        own, kind = ("level", "sensitive number") if self.bins else ("typical", "number")
-        _check_missing(self.name, self.missing, own, kind)
+        option, kind = ("level", "sensitive number") if self.bins else ("typical", "number")
+        _check_missing(self.name, self.missing, option, kind)
 
     def _check_bins(self) -> None:
         if bool(self.bins) != (self.epsilon is not None):
@@ -146,12 +151,12 @@ class Number:
                 "number that chance changes is reported as one of its bins",
                 setting="bins" if self.bins else "epsilon",
             )
-        edges = tuple(_validate.real(f"bins of {self.name!r}", each) for each in self.bins)
-        inside = all(self.low < each < self.high for each in edges)
+        edges = tuple(_validate.real(f"bins of {self.name!r}", edge) for edge in self.bins)
+        inside = all(self.low < edge < self.high for edge in edges)
         if not inside or list(edges) != sorted(set(edges)):
             raise InvalidInput(
                 f"bins of {self.name!r} must meet at ascending numbers inside the range "
-                f"({self.low:g}, {self.high:g}), got {shown(list(self.bins))}",
+                f"({self.low:g}, {self.high:g}), got {quote(list(self.bins))}",
                 setting="bins",
             )
         if edges and self.typical is not None:
@@ -195,7 +200,7 @@ class Number:
         return self.typical, self.spread
 
     @property
-    def seen(self) -> tuple[float, float]:
+    def visible_range(self) -> tuple[float, float]:
         """What a report tells of a number in version 2: smaller and larger ones look like these."""
         typical, spread = self.scale
         far = scaling.LIMIT * spread
@@ -204,20 +209,20 @@ class Number:
     @property
     def choices(self) -> tuple[str, ...]:
         """Of a sensitive number: its bins in words, and that of no answer."""
-        ends = [exact_text(each) for each in (self.low, *self.bins, self.high)]
+        ends = [exact_text(end) for end in (self.low, *self.bins, self.high)]
         between = [f"{a} to below {b}" for a, b in pairwise(ends[:-1])]
         last = f"{ends[-2]} to {ends[-1]}"
         return (*between, last, NO_ANSWER) if self.missing else (*between, last)
 
-    def position(self, given: NDArray[Any]) -> IntArray:
+    def position(self, answers: NDArray[Any]) -> IntArray:
         """Of a sensitive number: in which of `choices` what was `read` lies."""
-        found = np.searchsorted(self.bins, np.nan_to_num(given), side="right")
-        return np.where(np.isnan(given), len(self.bins) + 1, found).astype(np.int64)
+        indices = np.searchsorted(self.bins, np.nan_to_num(answers), side="right")
+        return np.where(np.isnan(answers), len(self.bins) + 1, indices).astype(np.int64)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         if self.epsilon is not None:
-            return tuple(f"{self.name}={each}" for each in self.choices)
+            return tuple(f"{self.name}={choice}" for choice in self.choices)
         return (self.name, f"{self.name}={NO_ANSWER}") if self.missing else (self.name,)
 
     @property
@@ -235,14 +240,14 @@ class Number:
         DataError
             If a cell is no answer to the question.
         """
-        given = table.numeric(self.name, absent=absent_in(self, table, spellings))
-        if self.whole and (broken := given != np.floor(given)).any():
-            broken &= ~np.isnan(given)
+        values = table.numeric(self.name, absent=absent_in(self, table, spellings))
+        if self.whole and (broken := values != np.floor(values)).any():
+            broken &= ~np.isnan(values)
             if broken.any():
                 row = int(np.argmax(broken))
-                got = f"{given[row]:g} in {table.where(row)}"
+                got = f"{values[row]:g} in {table.where(row)}"
                 raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
-        return np.clip(given, self.low, self.high)
+        return np.clip(values, self.low, self.high)
 
     def place(self, table: Table) -> tuple[Array, IntArray | int]:
         """Version 1: the entry of each row, and the feature it belongs to: here always the only
@@ -250,11 +255,11 @@ class Number:
         """
         return (self.read(table) - self.low) / (self.high - self.low), 0
 
-    def entries(self, given: NDArray[Any]) -> Array:
+    def entries(self, answers: NDArray[Any]) -> Array:
         """Version 2: the entries of what was `read`, one row each."""
-        silent = np.isnan(given)
+        silent = np.isnan(answers)
         typical, spread = self.scale
-        values = scaling.standardised(np.where(silent, typical, given), typical, spread)
+        values = scaling.standardised(np.where(silent, typical, answers), typical, spread)
         return np.column_stack([values, silent.astype(float)] if self.missing else [values])
 
     def decode(self, entries: Array, *, single: bool = False) -> float:
@@ -286,11 +291,11 @@ class Number:
         if abs(off) > scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
             raise InvalidInput(
                 f"the features of {self.name!r} must be those of an answer, got "
-                f"{shown(entries.tolist())}"
+                f"{quote(entries.tolist())}"
             )
         if silent > 0.5:
             return None
-        low, high = self.seen
+        low, high = self.visible_range
         digits = 5 - math.floor(math.log10(high - low))
         digits = min(digits, 0) if self.whole else digits
         if off >= scaling.LIMIT - _FAR and high < self.high:
@@ -303,14 +308,18 @@ class Number:
         return min(max(round(value, digits), low), high) + 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"kind": "number", "name": self.name, "range": [self.low, self.high]}
-        told |= {"whole": True} if self.whole else {}
+        fields: dict[str, Any] = {
+            "kind": "number",
+            "name": self.name,
+            "range": [self.low, self.high],
+        }
+        fields |= {"whole": True} if self.whole else {}
         if self.typical is not None:
-            told |= {"typical": self.typical, "spread": self.spread}
-        told |= {"missing": self.missing} if self.missing else {}
+            fields |= {"typical": self.typical, "spread": self.spread}
+        fields |= {"missing": self.missing} if self.missing else {}
         if self.epsilon is not None:
-            told |= {"bins": list(self.bins), "epsilon": self.epsilon.to_dict()}
-        return told
+            fields |= {"bins": list(self.bins), "epsilon": self.epsilon.to_dict()}
+        return fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,9 +367,9 @@ class Category:
                 f"{what} must be two or more where chance decides between them, got one"
             )
 
-    def position(self, given: NDArray[Any]) -> IntArray:
+    def position(self, answers: NDArray[Any]) -> IntArray:
         """Of a sensitive category: what was `read`."""
-        return np.asarray(given, dtype=np.int64)
+        return np.asarray(answers, dtype=np.int64)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -384,11 +393,11 @@ class Category:
         DataError
             If a cell is no answer to the question.
         """
-        known = (*self.levels, "") if self.missing else self.levels  # `text` has "" in the gaps
+        levels = (*self.levels, "") if self.missing else self.levels  # `text` has "" in the gaps
         return positions(
             table,
             self.name,
-            known,
+            levels,
             what="the declared levels",
             absent=absent_in(self, table, spellings),
         )
@@ -400,9 +409,9 @@ class Category:
         codes = self.read(table)
         return np.ones(len(codes)), codes
 
-    def entries(self, given: NDArray[Any]) -> Array:
+    def entries(self, answers: NDArray[Any]) -> Array:
         """Version 2: the entries of what was `read`, one row each."""
-        return scaling.centred(given, len(self.choices))
+        return scaling.centred(answers, len(self.choices))
 
     def decode(self, entries: Array, *, single: bool = False) -> str:
         """The level behind the entries of version 1."""
@@ -410,7 +419,7 @@ class Category:
         if len(chosen) != 1 or entries[chosen[0]] != 1:
             raise InvalidInput(
                 f"the features of {self.name!r} must be a single one among zeros, got "
-                f"{shown(entries.tolist())}"
+                f"{quote(entries.tolist())}"
             )
         return self.levels[int(chosen[0])]
 
@@ -420,14 +429,18 @@ class Category:
         if np.abs(entries - self.entries(np.array([chosen]))[0]).max() > _CLOSE:
             raise InvalidInput(
                 f"the features of {self.name!r} must be those of a single level, got "
-                f"{shown(entries.tolist())}"
+                f"{quote(entries.tolist())}"
             )
         return self.levels[chosen] if chosen < len(self.levels) else None
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"kind": "category", "name": self.name, "levels": list(self.levels)}
-        told |= {"missing": self.missing} if self.missing else {}
-        return told | ({} if self.epsilon is None else {"epsilon": self.epsilon.to_dict()})
+        fields: dict[str, Any] = {
+            "kind": "category",
+            "name": self.name,
+            "levels": list(self.levels),
+        }
+        fields |= {"missing": self.missing} if self.missing else {}
+        return fields | ({} if self.epsilon is None else {"epsilon": self.epsilon.to_dict()})
 
 
 Attribute = Number | Category
@@ -438,34 +451,34 @@ def from_dict(where: str, item: Any) -> Attribute:
     key must not pass unnoticed.
     """
     if not isinstance(item, Mapping) or "kind" not in item:
-        raise InvalidInput(f"{where} must be a table with a kind, got {shown(item)}")
+        raise InvalidInput(f"{where} must be a table with a kind, got {quote(item)}")
     kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))
     if kind == "category":
         check_keys(where, item, {"kind", "name", "levels"} | ({"missing", "epsilon"} & set(item)))
-        told = {key: value for key, value in item.items() if key not in ("kind", "epsilon")}
-        return Category(**told, epsilon=_menu(where, item))
+        fields = {key: value for key, value in item.items() if key not in ("kind", "epsilon")}
+        return Category(**fields, epsilon=_menu(where, item))
     more = {"whole", "typical", "spread", "missing", "bins"} & set(item)
     check_keys(where, item, {"kind", "name", "range"} | more | ({"epsilon"} & set(item)))
     if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
-        raise InvalidInput(f"range of {where} must be [low, high], got {shown(item['range'])}")
+        raise InvalidInput(f"range of {where} must be [low, high], got {quote(item['range'])}")
     low, high = item["range"]
-    told = {key: item[key] for key in more}
-    return Number(name=item["name"], low=low, high=high, **told, epsilon=_menu(where, item))
+    fields = {key: item[key] for key in more}
+    return Number(name=item["name"], low=low, high=high, **fields, epsilon=_menu(where, item))
 
 
 def _menu(where: str, item: Mapping[str, Any]) -> Menu | None:
     if "epsilon" not in item:
         return None
-    said = item["epsilon"]
-    also = {"accept_weak"} & set(said) if isinstance(said, Mapping) else set()
-    check_keys(f"epsilon of {where}", said, {"menu", "default"} | also)
-    return Menu(**said)
+    menu = item["epsilon"]
+    also = {"accept_weak"} & set(menu) if isinstance(menu, Mapping) else set()
+    check_keys(f"epsilon of {where}", menu, {"menu", "default"} | also)
+    return Menu(**menu)
 
 
 def check_keys(where: str, item: Any, keys: set[str]) -> None:
     """Refuse a table with other keys."""
     if not isinstance(item, Mapping) or set(item) != keys:
-        got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else shown(item)
+        got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else quote(item)
         raise InvalidInput(
             f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}"
         )
@@ -480,10 +493,10 @@ def check_name(what: str, name: object) -> None:
         )
 
 
-def _check_missing(name: str, missing: object, own: str, kind: str) -> None:
-    if missing not in ("", own):
+def _check_missing(name: str, missing: object, option: str, kind: str) -> None:
+    if missing not in ("", option):
         raise InvalidInput(
-            f"missing of {name!r} must be {own!r}, or left out where everybody answers, got "
+            f"missing of {name!r} must be {option!r}, or left out where everybody answers, got "
             f"{missing!r}: it is a {kind}",
             setting="missing",
         )
@@ -496,9 +509,11 @@ def absent_in(
     return table.absent(attribute.name, spellings) if attribute.missing else None
 
 
-def remedy(error: NoValue, attribute: Attribute) -> NoValue:
+def suggest_declaration(error: MissingValueError, attribute: Attribute) -> MissingValueError:
     """The same refusal of a cell without a value, with what could be declared."""
     way = "typical" if isinstance(attribute, Number) else "level"
-    said = [] if attribute.missing else [f"missing = {way!r} says what that means"]
-    said += [f"missing_values says that {error.spelt!r} stands for it"] if error.spelt else []
-    return NoValue(f"{error}: {' and '.join(said)}", column=error.column, spelt=error.spelt)
+    hints = [] if attribute.missing else [f"missing = {way!r} says what that means"]
+    hints += [f"missing_values says that {error.cell!r} stands for it"] if error.cell else []
+    return MissingValueError(
+        f"{error}: {' and '.join(hints)}", column=error.column, cell=error.cell
+    )

@@ -13,7 +13,7 @@ PEOPLE = 4_000  # who are made up: shares are told to a whole percent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shrinking:
+class ClippingForecast:
     """What is to be expected of rows, if people are as declared.
 
     Attributes
@@ -32,7 +32,7 @@ class Shrinking:
         return asdict(self)
 
 
-def expected(encoder: Encoder) -> Shrinking:
+def forecast_clipping(encoder: Encoder) -> ClippingForecast:
     """How often rows of version 2 will be shrunk, if people are as declared.
 
     Parameters
@@ -42,20 +42,20 @@ def expected(encoder: Encoder) -> Shrinking:
 
     Returns
     -------
-    Shrinking
+    ClippingForecast
         For made-up people: numbers are normal about what is typical, with the spread as their
         standard deviation, and end where the range does; all levels are equally frequent; everybody
         answers. The same at every call.
     """
     source = np.random.default_rng(0)
-    given: list[np.ndarray] = []
+    columns: list[np.ndarray] = []
     for attribute in encoder.attributes:
         if isinstance(attribute, Number):
             values = np.clip(source.normal(*attribute.scale, PEOPLE), attribute.low, attribute.high)
-            given.append(np.round(values) if attribute.whole else values)
+            columns.append(np.round(values) if attribute.whole else values)
         else:
-            given.append(source.integers(len(attribute.levels), size=PEOPLE))
-    lengths = encoder.lengths(given)
+            columns.append(source.integers(len(attribute.levels), size=PEOPLE))
+    lengths = encoder.lengths(columns)
     long = lengths > MARGIN
     factor = float(np.median(MARGIN / lengths[long])) if long.any() else 1.0
-    return Shrinking(share=float(np.mean(long)), factor=factor)
+    return ClippingForecast(share=float(np.mean(long)), factor=factor)

@@ -27,7 +27,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class InputDeclarations:
     """What a person says about the columns of X; each is a setting of `PDMLClassifier`."""
 
     feature_scales: Any = None
@@ -38,11 +38,11 @@ class Declared:
 
     def __post_init__(self) -> None:
         if not isinstance(self.missing, Mapping):
-            for each in self._wished:
-                _validate.choice("missing", each, ("refuse", *WAYS.values()))
+            for way in self._options:
+                _validate.choice("missing", way, ("refuse", *WAYS.values()))
 
     @property
-    def _wished(self) -> tuple[Any, ...]:
+    def _options(self) -> tuple[Any, ...]:
         return tuple(self.missing) if isinstance(self.missing, (tuple, list)) else (self.missing,)
 
     def needs_encoder(self, x: Any) -> bool:
@@ -55,7 +55,7 @@ class Declared:
         """Whether any value may be missing."""
         if isinstance(self.missing, Mapping):
             return any(way != "refuse" for way in self.missing.values())
-        return any(way != "refuse" for way in self._wished)
+        return any(way != "refuse" for way in self._options)
 
     def encoder(self, x: Any, names: Sequence[str]) -> tuple[Encoder, list[str]]:
         """The declarations as an encoder, and what of them is a leak.
@@ -72,13 +72,13 @@ class Declared:
         InvalidInput
             If a column of text has no declared levels, or a number no scale.
         """
-        known = self._levels(x, names)
-        numbers = [name for name in names if name not in known]
-        columns, leaks = numeric_columns.declared(
+        categories = self._levels(x, names)
+        numbers = [name for name in names if name not in categories]
+        columns, leaks = numeric_columns.resolve_columns(
             _numbers(x, names, numbers),
             numbers,
-            scales=_without(self.feature_scales, names, known),
-            ranges=_without(self.feature_ranges, names, known),
+            scales=_without(self.feature_scales, names, categories),
+            ranges=_without(self.feature_ranges, names, categories),
             feature_map=None,
         )
         if columns is None and numbers:
@@ -87,16 +87,16 @@ class Declared:
                 f"gaps, got none for {numbers[0]!r}",
                 setting="feature_scales",
             )
-        ways = self._ways(names, known)
-        found: dict[str, Attribute] = {
+        ways = self._ways(names, categories)
+        attributes: dict[str, Attribute] = {
             name: Category(name=name, levels=levels, missing=ways[name])
-            for name, levels in known.items()
+            for name, levels in categories.items()
         }
         for k, name in enumerate(numbers):
             assert columns is not None
-            found[name] = _number(columns, k, ways[name])
+            attributes[name] = _number(columns, k, ways[name])
         encoder = Encoder(
-            attributes=tuple(found[name] for name in names),
+            attributes=tuple(attributes[name] for name in names),
             version=LATEST,
             maps=maps.maps_of(self.feature_map),
         )
@@ -104,16 +104,19 @@ class Declared:
 
     def _levels(self, x: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The declared levels of each category."""
-        said = {} if self.feature_levels is None else self.feature_levels
-        if not isinstance(said, Mapping) or any(name not in names for name in said):
+        feature_levels = {} if self.feature_levels is None else self.feature_levels
+        if not isinstance(feature_levels, Mapping) or any(
+            name not in names for name in feature_levels
+        ):
             raise InvalidInput(
-                f"feature_levels must be levels by the names of columns of X, got {said!r}",
+                "feature_levels must be levels by the names of columns of X, got "
+                f"{feature_levels!r}",
                 setting="feature_levels",
             )
-        known = {name: tuple(map(str, levels)) for name, levels in said.items()}
+        categories = {name: tuple(map(str, levels)) for name, levels in feature_levels.items()}
         if is_frame(x):
             for name, kind in _no_numbers(x).items():
-                if name in known:
+                if name in categories:
                     continue
                 if not hasattr(kind, "categories"):
                     raise InvalidInput(
@@ -122,14 +125,14 @@ class Declared:
                         "pandas.CategoricalDtype([...])",
                         setting="feature_levels",
                     )
-                known[name] = tuple(map(str, kind.categories))
-        return {name: known[name] for name in names if name in known}
+                categories[name] = tuple(map(str, kind.categories))
+        return {name: categories[name] for name in names if name in categories}
 
-    def _ways(self, names: Sequence[str], known: Collection[str]) -> dict[str, str]:
+    def _ways(self, names: Sequence[str], categories: Collection[str]) -> dict[str, str]:
         """What a missing value means in each column, as attributes spell it."""
-        kinds = {name: "category" if name in known else "number" for name in names}
+        kinds = {name: "category" if name in categories else "number" for name in names}
         if not isinstance(self.missing, Mapping):
-            wished = self._wished
+            wished = self._options
             return {name: WAYS[kind] * (WAYS[kind] in wished) for name, kind in kinds.items()}
         for name, way in self.missing.items():
             if name not in kinds:
@@ -163,11 +166,13 @@ def table_of(
         The columns, without an encoder.
     """
     place = {name: k for k, name in enumerate(names)}
-    asked = (
-        {each.name: isinstance(each, Category) for each in encoder.attributes} if encoder else {}
+    text_columns = (
+        {attribute.name: isinstance(attribute, Category) for attribute in encoder.attributes}
+        if encoder
+        else {}
     )
     columns: dict[str, NDArray[Any]] = {}
-    for name, text in (asked or dict.fromkeys(wanted, False)).items():
+    for name, text in (text_columns or dict.fromkeys(wanted, False)).items():
         cells = x.iloc[:, place[name]] if is_frame(x) else x[:, place[name]]
         columns[name] = _text(cells) if text else _floats(cells)
     return Table(columns=columns, source="X")
@@ -192,16 +197,16 @@ def _no_numbers(frame: Any) -> dict[str, Any]:
     return {name: kind for name, kind in pairs if getattr(kind, "kind", "O") not in "fiub"}
 
 
-def _without(given: Any, names: Sequence[str], gone: Collection[str]) -> Any:
+def _without(declarations: Any, names: Sequence[str], gone: Collection[str]) -> Any:
     """Declarations of numbers: of a list those at the places of categories are passed over."""
-    if given is None or isinstance(given, str):
-        return given
-    if isinstance(given, Mapping):
-        return given
-    told = list(given)
-    if len(told) != len(names):
-        return told  # refused by whoever counts the numbers
-    return [each for name, each in zip(names, told, strict=True) if name not in gone]
+    if declarations is None or isinstance(declarations, str):
+        return declarations
+    if isinstance(declarations, Mapping):
+        return declarations
+    items = list(declarations)
+    if len(items) != len(names):
+        return items  # refused by whoever counts the numbers
+    return [item for name, item in zip(names, items, strict=True) if name not in gone]
 
 
 def _numbers(x: Any, names: Sequence[str], wanted: Sequence[str]) -> Array:
@@ -214,7 +219,7 @@ def _numbers(x: Any, names: Sequence[str], wanted: Sequence[str]) -> Array:
     return np.column_stack(columns) if columns else np.zeros((len(x), 0))
 
 
-def _number(columns: numeric_columns.Columns, k: int, missing: str) -> Number:
+def _number(columns: numeric_columns.NumericColumns, k: int, missing: str) -> Number:
     typical, spread = columns.scales[k].tolist()
     if columns.ranges is None:
         far = scaling.LIMIT * spread
@@ -236,8 +241,8 @@ def _floats(cells: Any) -> Array:
 def _text(cells: Any) -> NDArray[Any]:
     """A column as levels, with "" in its gaps; 1.0 of an array is the level "1.0"."""
     if isinstance(cells, np.ndarray):
-        told = [str(cell) for cell in cells.tolist()]
+        texts = [str(cell) for cell in cells.tolist()]
     else:
         gaps = cells.isna().tolist()
-        told = ["" if gap else str(cell) for cell, gap in zip(cells.tolist(), gaps, strict=True)]
-    return np.fromiter(told, dtype=object, count=len(told))
+        texts = ["" if gap else str(cell) for cell, gap in zip(cells.tolist(), gaps, strict=True)]
+    return np.fromiter(texts, dtype=object, count=len(texts))

@@ -10,10 +10,10 @@ import msgspec
 
 from pdml.encoding.encoder import LATEST, Attribute, Encoder, Number
 from pdml.encoding.maps import FeatureMap
-from pdml.errors import DataError, InvalidInput, Undeclared, because
+from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
 from pdml.formats import decode
-from pdml.tables import Table, listed
+from pdml.tables import Table, quote_names
 
 
 def by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:
@@ -65,7 +65,7 @@ def encoder_for(
 
     Raises
     ------
-    Undeclared
+    UndeclaredColumns
         If a column has no declaration and ``from_data`` does not allow to look.
     DataError, InvalidInput
         If something is declared for a column that is not there, or is no feature.
@@ -83,14 +83,17 @@ def encoder_for(
         if name not in features:
             raise InvalidInput(
                 f"missing must name columns to predict from, got {name!r}: they are "
-                f"{listed(list(features))}",
+                f"{quote_names(list(features))}",
                 setting="missing",
             )
     undeclared = tuple(name for name in features if name not in declared)
     if undeclared and not from_data:
         numbers = [name for name in undeclared if table.is_numeric(name, missing_values)]
-        raise Undeclared(undeclared, numbers)
-    found = {name: with_gaps(one) if name in missing else one for name, one in declared.items()}
+        raise UndeclaredColumns(undeclared, numbers)
+    attributes = {
+        name: with_gaps(attribute) if name in missing else attribute
+        for name, attribute in declared.items()
+    }
     if undeclared:
         guessed = Encoder.from_data(
             table,
@@ -99,9 +102,9 @@ def encoder_for(
             missing=missing,
             missing_values=tuple(missing_values),
         )
-        found |= by_name(guessed.attributes)
+        attributes |= by_name(guessed.attributes)
     encoder = Encoder(
-        attributes=tuple(found[name] for name in features),
+        attributes=tuple(attributes[name] for name in features),
         version=LATEST,
         missing_values=tuple(missing_values),
         maps=tuple(maps),
@@ -118,7 +121,8 @@ def leak(columns: Sequence[str]) -> str:
     """What taking declarations from the data gives away."""
     return (
         f"the ranges and typical values (to two digits of their spread) and the levels of "
-        f"{listed(columns)} were taken from the data and are stored in the model, also a level "
+        f"{quote_names(columns)} were taken from the data and are stored in the model, also a "
+        "level "
         "that one person alone has: a release no noise protects"
     )
 

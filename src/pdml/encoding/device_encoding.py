@@ -25,47 +25,49 @@ from numpy.typing import NDArray
 
 from pdml._types import IntArray
 from pdml.encoding import scaling
-from pdml.encoding.encoder import Attribute, Drawn, Encoder, Number
+from pdml.encoding.encoder import Attribute, Encoder, Number, RandomisedAnswers
 from pdml.encoding.scaling import MARGIN
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
 from pdml.numerics import coded_rows
 from pdml.numerics.coded_rows import Block
-from pdml.tables import Table, listed, number, shown
+from pdml.tables import Table, number, quote, quote_names
 
 _CHUNK = 16_384  # rows in double precision at a time
 
 
 def encode(
-    encoder: Encoder, answers: Mapping[str, object], drawn: Sequence[tuple[int, int]] = ()
+    encoder: Encoder, answers: Mapping[str, object], draws: Sequence[tuple[int, int]] = ()
 ) -> NDArray[np.float32]:
     """One person's features, shape (d,), d = n_features + 1.
 
-    ``drawn``: what chance made of each sensitive answer, (level, ε in millionths); no true one is
+    ``draws``: what chance made of each sensitive answer, (level, ε in millionths); no true one is
     looked at.
     """
-    if len(drawn) != len(encoder.sensitive):
+    if len(draws) != len(encoder.sensitive):
         raise InvalidInput(
-            f"drawn must hold one level and epsilon for each of {len(encoder.sensitive)} sensitive "
-            f"attributes, got {len(drawn)}: their answers must not leave as they are"
+            f"draws must hold one level and epsilon for each of {len(encoder.sensitive)} sensitive "
+            f"attributes, got {len(draws)}: their answers must not leave as they are"
         )
-    asked = encoder.clear
-    names = [attribute.name for attribute in asked]
+    questions = encoder.clear
+    names = [attribute.name for attribute in questions]
     if missing := [name for name in names if name not in answers]:
-        raise DataError(f"every question must be answered, got no answer to {listed(missing)}")
+        raise DataError(f"every question must be answered, got no answer to {quote_names(missing)}")
     every = [attribute.name for attribute in encoder.attributes]
     if unknown := [name for name in answers if name not in every]:
         raise DataError(
             "answers must be to the study's questions, got "
-            f"{listed(list(map(str, unknown)))}: they are {listed(every)}"
+            f"{quote_names(list(map(str, unknown)))}: they are {quote_names(every)}"
         )
     if encoder.version > 1:
-        given = [
-            np.array([answer(each, answers[each.name]) if each.epsilon is None else 0.0])
-            for each in encoder.attributes
+        columns = [
+            np.array(
+                [answer(question, answers[question.name]) if question.epsilon is None else 0.0]
+            )
+            for question in encoder.attributes
         ]
-        rows, _ = encoder.finished(given, _drawn(encoder, np.array([drawn])))
+        rows, _ = encoder.encode_rows(columns, _weigh_draws(encoder, np.array([draws])))
         return np.asarray(rows[0], dtype=np.float32)
     row: list[float] = []
     for attribute in encoder.attributes:
@@ -97,24 +99,24 @@ def draw(
     ----------
     - Each answer is ε-LDP with its own ε and a coin of its own.
     """
-    drawn = np.empty((*positions.shape, 2), dtype=np.int64)
+    draws = np.empty((*positions.shape, 2), dtype=np.int64)
     for k, attribute in enumerate(encoder.sensitive):
         epsilons = millionths[:, k] / MILLION
         levels = flip_labels(positions[:, k], epsilons, len(attribute.choices), stream)
-        drawn[:, k, 0], drawn[:, k, 1] = levels, millionths[:, k]
-    return drawn
+        draws[:, k, 0], draws[:, k, 1] = levels, millionths[:, k]
+    return draws
 
 
-def _drawn(encoder: Encoder, drawn: NDArray[np.int64]) -> Drawn | None:
+def _weigh_draws(encoder: Encoder, draws: NDArray[np.int64]) -> RandomisedAnswers | None:
     """The same as encoders take it."""
     if not encoder.sensitive:
         return None
-    weights = np.empty(drawn.shape[:2])
+    weights = np.empty(draws.shape[:2])
     for k, attribute in enumerate(encoder.sensitive):
-        for millionths in np.unique(drawn[:, k, 1]).tolist():
-            chose = drawn[:, k, 1] == millionths
+        for millionths in np.unique(draws[:, k, 1]).tolist():
+            chose = draws[:, k, 1] == millionths
             weights[chose, k] = coded_rows.weight(millionths, len(attribute.choices))
-    return Drawn(drawn[..., 0], weights)
+    return RandomisedAnswers(draws[..., 0], weights)
 
 
 def encode_table(
@@ -128,11 +130,11 @@ def encode_table(
     features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
     parts = [slice(start, start + _CHUNK) for start in range(0, table.n_rows, _CHUNK)]
     if encoder.version > 1:
-        given = encoder.given(table)
-        drawn = _drawn(encoder, _by_default(encoder, given, stream or SecureStream()))
+        columns = encoder.read_answers(table)
+        draws = _weigh_draws(encoder, _by_default(encoder, columns, stream or SecureStream()))
         for part in parts:
-            mine = drawn and Drawn(drawn.levels[part], drawn.weights[part])
-            features[part], _ = encoder.finished([column[part] for column in given], mine)
+            chunk = draws and RandomisedAnswers(draws.levels[part], draws.weights[part])
+            features[part], _ = encoder.encode_rows([column[part] for column in columns], chunk)
         return features
     values, placed = encoder.placed(table)
     for part in parts:
@@ -149,16 +151,19 @@ def encode_table(
 
 
 def _by_default(
-    encoder: Encoder, given: Sequence[NDArray[Any]], stream: Stream
+    encoder: Encoder, columns: Sequence[NDArray[Any]], stream: Stream
 ) -> NDArray[np.int64]:
     """Draws of everybody with what each menu suggests."""
-    answers = {each.name: values for each, values in zip(encoder.attributes, given, strict=True)}
-    positions = np.empty((len(given[0]), len(encoder.sensitive)), dtype=np.int64)
+    answers = {
+        attribute.name: values
+        for attribute, values in zip(encoder.attributes, columns, strict=True)
+    }
+    positions = np.empty((len(columns[0]), len(encoder.sensitive)), dtype=np.int64)
     millionths = np.empty_like(positions)
-    for k, each in enumerate(encoder.sensitive):
-        assert each.epsilon is not None
-        positions[:, k] = each.position(answers[each.name])
-        millionths[:, k] = round(each.epsilon.default * MILLION)
+    for k, attribute in enumerate(encoder.sensitive):
+        assert attribute.epsilon is not None
+        positions[:, k] = attribute.position(answers[attribute.name])
+        millionths[:, k] = round(attribute.epsilon.default * MILLION)
     return draw(encoder, positions, millionths, stream)
 
 
@@ -170,11 +175,11 @@ def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | 
     if row.shape != (width := encoder.n_features + 1,):
         raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
     later = encoder.version > 1
-    sent = scaling.unfinished(row, encoder.mass) if later else scaling.shares(row)
+    sent = scaling.unscale(row, encoder.mass) if later else scaling.shares(row)
     return encoder.decode(sent, single=True)
 
 
-def chosen(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], ...]:
+def read_draws(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], ...]:
     """The reported level and ε in millionths of each sensitive answer, read back from features.
 
     Raises
@@ -184,10 +189,10 @@ def chosen(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], .
     """
     row = np.asarray(features, dtype=np.float32)
     levels = (int(np.argmax(row[block.columns])) for block in encoder.blocks)
-    return tuple(zip(levels, choices(encoder, row[None])[0].tolist(), strict=True))
+    return tuple(zip(levels, read_epsilons(encoder, row[None])[0].tolist(), strict=True))
 
 
-def choices(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
+def read_epsilons(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
     """The ε in millionths that people chose for each sensitive answer, read back from their
     features, (people, attributes).
 
@@ -196,46 +201,46 @@ def choices(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
     DataError
         If a code is none that an ε of the menu can have, to the bit.
     """
-    found = np.empty((len(rows), len(encoder.sensitive)), dtype=np.int64)
+    epsilons = np.empty((len(rows), len(encoder.sensitive)), dtype=np.int64)
     for k, (attribute, block) in enumerate(zip(encoder.sensitive, encoder.blocks, strict=True)):
         assert attribute.epsilon is not None
-        found[:, k] = coded_with(block, attribute.epsilon.millionths, rows)
-        if not found[:, k].all():
+        epsilons[:, k] = match_epsilons(block, attribute.epsilon.millionths, rows)
+        if not epsilons[:, k].all():
             raise DataError(
                 f"the features of {attribute.name!r} must be the code of a level at an epsilon of "
                 "its menu"
             )
-    return found
+    return epsilons
 
 
-def coded_with(block: Block, menu: Sequence[int], rows: NDArray[np.float32]) -> IntArray:
+def match_epsilons(block: Block, menu: Sequence[int], rows: NDArray[np.float32]) -> IntArray:
     """The ε of a menu whose code each row holds, to the bit, in millionths; 0 where it is none, and
     of several that look the same the largest.
     """
     part = rows[:, block.columns]
     others = np.arange(block.levels) != part.argmax(axis=1)[:, None]
-    found = np.zeros(len(part), dtype=np.int64)
+    epsilons = np.zeros(len(part), dtype=np.int64)
     for micro in menu:
-        own, other = code_of(block, micro)
-        found[np.where(others, part == other, part == own).all(axis=1)] = micro
-    return found
+        peak, other = code_of(block, micro)
+        epsilons[np.where(others, part == other, part == peak).all(axis=1)] = micro
+    return epsilons
 
 
 def code_of(block: Block, micro: int) -> tuple[np.float32, np.float32]:
     """The two entries of a code: of the level that is reported, and of every other."""
     loud = coded_rows.weight(micro, block.levels)
     share = 1.0 / block.levels
-    own = ((1.0 - share) * loud + 0.0) * block.scale
+    peak = ((1.0 - share) * loud + 0.0) * block.scale
     other = ((0.0 - share) * loud + 0.0) * block.scale
-    return np.float32(own), np.float32(other)
+    return np.float32(peak), np.float32(other)
 
 
 def entries(attribute: Attribute, value: object) -> list[float]:
     """The e_k of one answer in version 1; what is no answer to the question is a `DataError`."""
-    given = answer(attribute, value)
+    reading = answer(attribute, value)
     if isinstance(attribute, Number):
-        return [(given - attribute.low) / (attribute.high - attribute.low) + 0.0]
-    return [1.0 if k == given else 0.0 for k in range(len(attribute.levels))]
+        return [(reading - attribute.low) / (attribute.high - attribute.low) + 0.0]
+    return [1.0 if k == reading else 0.0 for k in range(len(attribute.levels))]
 
 
 def answer(attribute: Attribute, value: object) -> float:
@@ -250,15 +255,15 @@ def answer(attribute: Attribute, value: object) -> float:
     if value is None and attribute.missing:
         return math.nan if isinstance(attribute, Number) else len(attribute.levels)
     if isinstance(attribute, Number):
-        given = _finite(attribute.name, value)
-        if attribute.whole and not given.is_integer():
+        reading = _finite(attribute.name, value)
+        if attribute.whole and not reading.is_integer():
             must = f"{attribute.name!r} must be a whole number, without a fraction"
-            raise DataError(f"{must}, got {given:.17g}")
-        return min(max(given, attribute.low), attribute.high)
+            raise DataError(f"{must}, got {reading:.17g}")
+        return min(max(reading, attribute.low), attribute.high)
     level = value.strip() if isinstance(value, str) else value
     if level not in attribute.levels:
         raise DataError(
-            f"{attribute.name!r} must be one of {listed(attribute.levels)}, got {shown(value)}"
+            f"{attribute.name!r} must be one of {quote_names(attribute.levels)}, got {quote(value)}"
         )
     return attribute.levels.index(level)
 
@@ -266,14 +271,14 @@ def answer(attribute: Attribute, value: object) -> float:
 def _finite(name: str, value: object) -> float:
     """A finite float from a number, or from text as in a table's cell."""
     kind = isinstance(value, (str, Real)) and not isinstance(value, (bool, np.bool_))
-    found = number(value) if kind else None
-    if found is None or not math.isfinite(found):
-        raise DataError(f"{name!r} must be a finite number, got {_shown(value)}")
-    return found
+    result = number(value) if kind else None
+    if result is None or not math.isfinite(result):
+        raise DataError(f"{name!r} must be a finite number, got {_format_value(value)}")
+    return result
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     try:
-        return shown(value)
+        return quote(value)
     except ValueError:  # Python does not print numbers of thousands of digits
         return "a huge number"

@@ -28,12 +28,12 @@ from pdml.encoding import decimal_grid, scaling
 from pdml.encoding import maps as mapped
 from pdml.encoding.attributes import Attribute, Category, Menu, Number
 from pdml.encoding.expansion import Expansion
-from pdml.errors import DataError, InvalidInput, NoValue
+from pdml.errors import DataError, InvalidInput, MissingValueError
 from pdml.numerics import coded_rows
 from pdml.numerics.coded_rows import Block
-from pdml.tables import Table, listed, shown
+from pdml.tables import Table, quote, quote_names
 
-__all__ = ["LATEST", "Attribute", "Category", "Drawn", "Encoder", "Menu", "Number"]
+__all__ = ["LATEST", "Attribute", "Category", "Encoder", "Menu", "Number", "RandomisedAnswers"]
 
 LATEST = 2  # the version that new studies and models have
 # the share of entries that may differ from zero below which CSR is the smaller storage
@@ -41,7 +41,7 @@ _SPARSE_BELOW = 1 / 3
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class RandomisedAnswers:
     """What chance made of sensitive answers: one row for each person, one column for each of
     `Encoder.sensitive`.
     """
@@ -98,20 +98,22 @@ class Encoder:
             ("names of attributes", [a.name for a in self.attributes]),
             ("names of features", [n for a in self.attributes for n in a.feature_names]),
         ):
-            seen: set[str] = set()
+            earlier: set[str] = set()
             for name in names:
-                if name in seen:
+                if name in earlier:
                     raise InvalidInput(f"{what} must differ from one another, got {name!r} twice")
-                seen.add(name)
+                earlier.add(name)
         _ = self.expansion  # a map of what is not there is refused
 
     def _refuse_later(self) -> None:
         """Version 1 would silently do without what is declared."""
-        said: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
+        settings: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
         for attribute in self.attributes:
-            told = attribute.to_dict()
-            said |= {key: told.get(key) for key in ("typical", "missing", "epsilon") if key in told}
-        if later := [name for name, value in said.items() if value]:
+            fields = attribute.to_dict()
+            settings |= {
+                key: fields.get(key) for key in ("typical", "missing", "epsilon") if key in fields
+            }
+        if later := [name for name, value in settings.items() if value]:
             raise InvalidInput(
                 f"{later[0]} must be left out in version 1 of the encoder, which does not know it",
                 setting=later[0],
@@ -120,20 +122,22 @@ class Encoder:
     @cached_property
     def clear(self) -> tuple[Attribute, ...]:
         """The attributes whose answers are sent as they are."""
-        return tuple(each for each in self.attributes if each.epsilon is None)
+        return tuple(attribute for attribute in self.attributes if attribute.epsilon is None)
 
     @cached_property
     def sensitive(self) -> tuple[Attribute, ...]:
         """Those of which devices send what chance has decided."""
-        return tuple(each for each in self.attributes if each.epsilon is not None)
+        return tuple(attribute for attribute in self.attributes if attribute.epsilon is not None)
 
     @cached_property
     def expansion(self) -> Expansion:
         """Version 2: the entries of answers in the clear, and the maps that act on them."""
         inputs = mapped.Inputs(
-            names=tuple(name for each in self.clear for name in each.feature_names),
-            numbers=tuple(each.name for each in self.clear if isinstance(each, Number)),
-            masses=tuple(mass for each in self.clear for mass in each.masses),
+            names=tuple(name for attribute in self.clear for name in attribute.feature_names),
+            numbers=tuple(
+                attribute.name for attribute in self.clear if isinstance(attribute, Number)
+            ),
+            masses=tuple(mass for attribute in self.clear for mass in attribute.masses),
         )
         return Expansion(inputs=inputs, maps=self.maps)
 
@@ -151,12 +155,12 @@ class Encoder:
         """Where the codes of sensitive answers stand: the last features, in the attributes'
         order.
         """
-        asked = []
-        for each in self.sensitive:
-            assert each.epsilon is not None
-            many = len(each.choices)
-            asked.append((each.name, 1.0 - 1.0 / many, each.epsilon.millionths, many))
-        return coded_rows.laid_out(self.expansion.width, self.mass, asked)
+        specs = []
+        for attribute in self.sensitive:
+            assert attribute.epsilon is not None
+            many = len(attribute.choices)
+            specs.append((attribute.name, 1.0 - 1.0 / many, attribute.epsilon.millionths, many))
+        return coded_rows.layout_blocks(self.expansion.width, self.mass, specs)
 
     @property
     def constant(self) -> float:
@@ -170,8 +174,8 @@ class Encoder:
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """One name per feature, such as "age" or "sex=female"."""
-        own = (name for each in self.sensitive for name in each.feature_names)
-        return (*self.expansion.names, *own)
+        codes = (name for attribute in self.sensitive for name in attribute.feature_names)
+        return (*self.expansion.names, *codes)
 
     @property
     def n_features(self) -> int:
@@ -182,7 +186,7 @@ class Encoder:
         the data) leave few entries to fill, else a dense array. Version 2: a dense array.
         """
         if self.version > 1:
-            return self.expanded(self.given(table))
+            return self.expand(self.read_answers(table))
         values, features = self.placed(table)
         shape = (table.n_rows, self.n_features)
         if len(self.attributes) < _SPARSE_BELOW * self.n_features:
@@ -207,63 +211,70 @@ class Encoder:
             start += len(attribute.feature_names)
         return values, features
 
-    def given(self, table: Table) -> tuple[NDArray[Any], ...]:
+    def read_answers(self, table: Table) -> tuple[NDArray[Any], ...]:
         """Version 2: each attribute's answers in a table (`Number.read`, `Category.read`).
 
         Raises
         ------
         DataError
             If a cell is no answer to its question.
-        NoValue
+        MissingValueError
             If a cell is empty, and it is not declared what that means.
         """
-        found = []
+        columns = []
         for attribute in self.attributes:
             with self.explaining(attribute):
-                found.append(attribute.read(table, self.missing_values))
-        return tuple(found)
+                columns.append(attribute.read(table, self.missing_values))
+        return tuple(columns)
 
     @contextmanager
     def explaining(self, attribute: Attribute) -> Iterator[None]:
         """Version 2: a refusal of a cell without a value says what could be declared."""
         try:
             yield
-        except NoValue as error:
-            raise (declared.remedy(error, attribute) if self.version > 1 else error) from None
+        except MissingValueError as error:
+            raise (
+                declared.suggest_declaration(error, attribute) if self.version > 1 else error
+            ) from None
 
-    def expanded(self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None) -> Array:
+    def expand(
+        self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
+    ) -> Array:
         """Version 2: the features of answers, one row for each person.
 
         Parameters
         ----------
-        given : sequence of arrays
-            The answers to each attribute (`given`).
-        drawn : Drawn, optional
+        columns : sequence of arrays
+            The answers to each attribute (`read_answers`).
+        draws : RandomisedAnswers, optional
             What chance made of the sensitive ones; by default they count as they are, as in
             predictions, which are made where the answers are.
         """
-        answers = {one.name: values for one, values in zip(self.attributes, given, strict=True)}
-        people = len(given[0])
-        clear = [one.entries(answers[one.name]) for one in self.clear]
+        answers = {
+            attribute.name: values
+            for attribute, values in zip(self.attributes, columns, strict=True)
+        }
+        people = len(columns[0])
+        clear = [attribute.entries(answers[attribute.name]) for attribute in self.clear]
         codes = []
-        for k, one in enumerate(self.sensitive):
-            levels = drawn.levels[:, k] if drawn else one.position(answers[one.name])
-            loud = drawn.weights[:, k : k + 1] if drawn else 1.0
-            codes.append(scaling.centred(levels, len(one.choices)) * loud + 0.0)
+        for k, attribute in enumerate(self.sensitive):
+            levels = draws.levels[:, k] if draws else attribute.position(answers[attribute.name])
+            loud = draws.weights[:, k : k + 1] if draws else 1.0
+            codes.append(scaling.centred(levels, len(attribute.choices)) * loud + 0.0)
         entries = np.hstack(clear) if clear else np.empty((people, 0))
         expanded = self.expansion.apply(entries)
         return np.hstack([expanded, *codes]) if codes else expanded
 
-    def finished(
-        self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None
+    def encode_rows(
+        self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> tuple[Array, int]:
         """Version 2: rows with their constant, of norm at most 1, and how many were shrunk."""
-        return scaling.finished(self.expanded(given, drawn), self.mass, blocks=self.blocks)
+        return scaling.scale_and_clip(self.expand(columns, draws), self.mass, blocks=self.blocks)
 
-    def lengths(self, given: Sequence[NDArray[Any]]) -> Array:
+    def lengths(self, columns: Sequence[NDArray[Any]]) -> Array:
         """Version 2: the norms of rows before they are shrunk, in units of what they may be."""
-        found = scaling.lengths(self.expanded(given), self.mass, blocks=self.blocks)
-        return np.asarray(found * (scaling.MARGIN / scaling.room(self.blocks)))
+        norms = scaling.lengths(self.expand(columns), self.mass, blocks=self.blocks)
+        return np.asarray(norms * (scaling.MARGIN / scaling.room(self.blocks)))
 
     def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str | None]:
         """The answers behind one encoded row, before constant and scale: what a person is shown
@@ -278,7 +289,7 @@ class Encoder:
             raise InvalidInput(
                 f"row must have one entry per feature ({self.n_features}), got {len(entries)}"
             )
-        if not all(each.keep for each in self.maps):
+        if not all(feature_map.keep for feature_map in self.maps):
             raise InvalidInput(
                 "maps must keep the entries that they are made of where answers are read back, "
                 "got one with keep = false"
@@ -296,20 +307,26 @@ class Encoder:
             start = stop
         for attribute, block in zip(self.sensitive, self.blocks, strict=True):
             answers[attribute.name] = attribute.choices[int(np.argmax(entries[block.columns]))]
-        return {each.name: answers[each.name] for each in self.attributes}
+        return {question.name: answers[question.name] for question in self.attributes}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, spelt as in the study file."""
-        told: dict[str, Any] = {"attributes": [each.to_dict() for each in self.attributes]}
-        told |= {"version": self.version} if self.version > 1 else {}
-        told |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
-        return told | ({"maps": [mapped.to_dict(each) for each in self.maps]} if self.maps else {})
+        fields: dict[str, Any] = {
+            "attributes": [attribute.to_dict() for attribute in self.attributes]
+        }
+        fields |= {"version": self.version} if self.version > 1 else {}
+        fields |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
+        return fields | (
+            {"maps": [mapped.to_dict(feature_map) for feature_map in self.maps]}
+            if self.maps
+            else {}
+        )
 
     @cached_property
     def digest(self) -> str:
         """Half a sha256 in hex: encoders with the same one make the same rows of answers."""
-        told = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -321,7 +338,7 @@ class Encoder:
         declared.check_keys("the encoder", data, {"attributes"} | also)
         if not isinstance(data["attributes"], list):
             raise InvalidInput(
-                f"attributes must be a list of tables, got {shown(data['attributes'])}"
+                f"attributes must be a list of tables, got {quote(data['attributes'])}"
             )
         return cls(
             attributes=tuple(
@@ -366,7 +383,7 @@ class Encoder:
             if name not in table.names:
                 raise InvalidInput(
                     f"exclude must name columns of {table.source}, got {name!r}: its "
-                    f"columns are {listed(table.names)}"
+                    f"columns are {quote_names(table.names)}"
                 )
         if table.n_rows == 0:
             raise DataError(
@@ -389,8 +406,8 @@ def _category_in(
     """``spellings``: what stands for no value, None where every cell must have one."""
     absent = None if spellings is None else table.absent(name, spellings)
     different, place = table.distinct(name, absent=absent)
-    held = np.bincount(place, minlength=len(different)) > 0  # some may stand for no value only
-    levels = sorted({*different[held].tolist()} - {""})
+    present = np.bincount(place, minlength=len(different)) > 0  # some may stand for no value only
+    levels = sorted({*different[present].tolist()} - {""})
     if len(levels) > max_levels:
         raise DataError(
             f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "
@@ -403,21 +420,21 @@ def _category_in(
 def _number_in(table: Table, name: str, spellings: Sequence[str] | None, *, scaled: bool) -> Number:
     """As `_category_in`; ``scaled``: typical and spread are taken from the data as well."""
     absent = None if spellings is None else table.absent(name, spellings)
-    given = table.numeric(name, absent=absent)
-    values = given[~np.isnan(given)]
+    cells = table.numeric(name, absent=absent)
+    values = cells[~np.isnan(cells)]
     ends = float(values.min()), float(values.max())
     low, high = decimal_grid.round_range(*ends)
-    told: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
+    options: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
     if scaled and ends[0] < ends[1]:  # the middle of its range is typical of a constant column
         median, deviation = float(np.median(values)), float(np.std(values))
         typical, spread = decimal_grid.round_scale(median, deviation, *ends)
-        told |= {"typical": typical, "spread": spread}
-    return Number(name=name, low=low, high=high, **told)
+        options |= {"typical": typical, "spread": spread}
+    return Number(name=name, low=low, high=high, **options)
 
 
-def _spellings(given: object) -> tuple[str, ...]:
-    if not isinstance(given, (tuple, list)) or not all(isinstance(text, str) for text in given):
+def _spellings(values: object) -> tuple[str, ...]:
+    if not isinstance(values, (tuple, list)) or not all(isinstance(text, str) for text in values):
         raise InvalidInput(
-            f"missing_values must be a list of texts, got {given!r}", setting="missing_values"
+            f"missing_values must be a list of texts, got {values!r}", setting="missing_values"
         )
-    return tuple(dict.fromkeys(text.strip() for text in given))
+    return tuple(dict.fromkeys(text.strip() for text in values))

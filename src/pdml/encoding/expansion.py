@@ -33,19 +33,24 @@ class Expansion:
     maps: tuple[FeatureMap, ...] = ()
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        earlier: set[str] = set()
         for name in self.names:
-            if name in seen:
+            if name in earlier:
                 raise InvalidInput(
                     f"columns of a row must have different names, got {name!r} twice",
                     setting="feature_map",
                 )
-            seen.add(name)
+            earlier.add(name)
 
     @property
     def kept(self) -> IntArray:
         """Positions of the entries that stay."""
-        gone = {k for each in self.maps if not each.keep for k in each.uses(self.inputs)}
+        gone = {
+            k
+            for feature_map in self.maps
+            if not feature_map.keep
+            for k in feature_map.uses(self.inputs)
+        }
         stay = [k for k in range(len(self.inputs.names)) if k not in gone]
         return np.array(stay, dtype=np.int64)
 
@@ -53,7 +58,9 @@ class Expansion:
     def names(self) -> tuple[str, ...]:
         """Of all columns."""
         stay = tuple(self.inputs.names[k] for k in self.kept)
-        return stay + tuple(name for each in self.maps for name in each.names(self.inputs))
+        return stay + tuple(
+            name for feature_map in self.maps for name in feature_map.names(self.inputs)
+        )
 
     @property
     def width(self) -> int:
@@ -66,8 +73,8 @@ class Expansion:
         total = 0.0
         for k in self.kept:
             total += self.inputs.masses[k]
-        for each in self.maps:
-            for mass in each.masses(self.inputs):
+        for feature_map in self.maps:
+            for mass in feature_map.masses(self.inputs):
                 total += mass
         return total
 
@@ -75,5 +82,5 @@ class Expansion:
         """All columns of entries (m, d), in the order of ``names``."""
         if not self.maps:
             return entries
-        made = [each.apply(entries, self.inputs) for each in self.maps]
-        return np.hstack([entries[:, self.kept], *made])
+        columns = [feature_map.apply(entries, self.inputs) for feature_map in self.maps]
+        return np.hstack([entries[:, self.kept], *columns])

@@ -7,9 +7,9 @@ import numpy as np
 
 from pdml._types import Array, Matrix
 from pdml.encoding import numeric_columns
-from pdml.encoding.dataframe import Declared, is_frame, refuse_gaps, table_of
+from pdml.encoding.dataframe import InputDeclarations, is_frame, refuse_gaps, table_of
 from pdml.encoding.encoder import Encoder
-from pdml.encoding.numeric_columns import Columns
+from pdml.encoding.numeric_columns import NumericColumns
 from pdml.numerics.admm import rows
 
 _NUMBERS: dict[str, Any] = {
@@ -20,7 +20,7 @@ _NUMBERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Form:
+class InputEncoding:
     """How records become rows: by columns of numbers with their scales, by an encoder, or as they
     are if neither is declared.
 
@@ -37,12 +37,14 @@ class Form:
     """
 
     names: tuple[str, ...] = ()
-    columns: Columns | None = None
+    columns: NumericColumns | None = None
     encoder: Encoder | None = None
     leaks: tuple[str, ...] = ()
 
     @classmethod
-    def settled(cls, estimator: Any, X: Any, y: Any, said: Declared) -> tuple["Form", Matrix, Any]:
+    def from_declarations(
+        cls, estimator: Any, X: Any, y: Any, declarations: InputDeclarations
+    ) -> tuple["InputEncoding", Matrix, Any]:
         """The form, X as `rows` takes it, and y.
 
         Parameters
@@ -51,7 +53,7 @@ class Form:
             Whose ``n_features_in_`` and ``feature_names_in_`` are set.
         X, y
             As they were given to `fit`.
-        said : Declared
+        declarations : Declared
             What is declared.
 
         Raises
@@ -65,16 +67,16 @@ class Form:
             validate_data,
         )
 
-        if not said.needs_encoder(X):
+        if not declarations.needs_encoder(X):
             x, y = validate_data(estimator, X, y, **_NUMBERS)
             refuse_gaps(x)
             names = _names(estimator)
-            columns, leaks = numeric_columns.declared(
+            columns, leaks = numeric_columns.resolve_columns(
                 x,
                 names or numeric_columns.unnamed(x.shape[1]),
-                scales=said.feature_scales,
-                ranges=said.feature_ranges,
-                feature_map=said.feature_map,
+                scales=declarations.feature_scales,
+                ranges=declarations.feature_ranges,
+                feature_map=declarations.feature_map,
             )
             form = cls(names=names, columns=columns, leaks=tuple(leaks))
             return form, rows.compact(x) if columns is None else x, y
@@ -85,11 +87,11 @@ class Form:
         else:
             x, y = validate_data(estimator, X, y, **{**_NUMBERS, "accept_sparse": False})
         names = _names(estimator) or numeric_columns.unnamed(x.shape[1])
-        encoder, leaks = said.encoder(x, names)
+        encoder, leaks = declarations.encoder(x, names)
         form = cls(names=names, encoder=encoder, leaks=tuple(leaks))
         return form, form._entries(encoder, x), y
 
-    def given(self, estimator: Any, X: Any) -> Matrix:
+    def validate_inputs(self, estimator: Any, X: Any) -> Matrix:
         """X of a prediction, as `rows` takes it."""
         from sklearn.utils.validation import validate_data
 
@@ -105,7 +107,7 @@ class Form:
         return np.asarray(encoder.encode(table_of(x, self.names, encoder)))
 
     @property
-    def declared(self) -> bool:
+    def has_declarations(self) -> bool:
         """Whether anything is."""
         return self.columns is not None or self.encoder is not None
 
@@ -129,11 +131,11 @@ class Form:
     def fields(self) -> dict[str, Any]:
         """What a `Model` keeps of it."""
         if self.encoder is not None:
-            told = self.encoder.to_dict()
-            return {"encoder": told, "feature_names": self.encoder.feature_names}
+            encoding = self.encoder.to_dict()
+            return {"encoder": encoding, "feature_names": self.encoder.feature_names}
         if self.columns is not None:
-            told = self.columns.to_dict()
-            return {"inputs": told, "feature_names": self.columns.expansion.names}
+            encoding = self.columns.to_dict()
+            return {"inputs": encoding, "feature_names": self.columns.expansion.names}
         return {"feature_names": self.names}
 
 

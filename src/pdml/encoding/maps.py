@@ -46,8 +46,8 @@ class Inputs:
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> "Inputs":
         """Numbers only."""
-        told = tuple(names)
-        return cls(names=told, numbers=told, masses=(scaling.NUMBER_MASS,) * len(told))
+        columns = tuple(names)
+        return cls(names=columns, numbers=columns, masses=(scaling.NUMBER_MASS,) * len(columns))
 
     def places(self, columns: Iterable[str]) -> tuple[int, ...]:
         """The positions of named entries; of all numbers if none is named.
@@ -124,10 +124,10 @@ class Products:
     keep: bool = True
 
     def __post_init__(self) -> None:
-        told = _sequence(self.pairs)
-        if not told or any(len(_sequence(pair)) != 2 for pair in told):
+        items = _sequence(self.pairs)
+        if not items or any(len(_sequence(pair)) != 2 for pair in items):
             raise _refused("pairs of a map must be one or more pairs of names", self.pairs)
-        named = [_names("pairs of a map", pair) for pair in told]
+        named = [_names("pairs of a map", pair) for pair in items]
         pairs = tuple((first, second) for first, second in named)
         if len({frozenset(pair) for pair in pairs}) < len(pairs):
             raise _refused("pairs of a map must differ from one another", self.pairs)
@@ -180,9 +180,9 @@ class Bins:
 
     def __post_init__(self) -> None:
         _check_columns(self)
-        given = _sequence(self.edges)
+        values = _sequence(self.edges)
         edges = tuple(
-            _validate.real("edges", edge, low=-scaling.LIMIT, high=scaling.LIMIT) for edge in given
+            _validate.real("edges", edge, low=-scaling.LIMIT, high=scaling.LIMIT) for edge in values
         )
         if any(a >= b for a, b in pairwise(edges)):
             raise _refused("edges of a map must rise", self.edges)
@@ -215,11 +215,11 @@ class Bins:
     def apply(self, entries: Array, inputs: Inputs) -> Array:
         """The columns it adds to entries (m, d)."""
         edges = np.array(self.inner)
-        made = [
+        columns = [
             scaling.centred(np.searchsorted(edges, entries[:, k], side="right"), self.count)
             for k in self.uses(inputs)
         ]
-        return np.hstack([np.zeros((len(entries), 0)), *made])
+        return np.hstack([np.zeros((len(entries), 0)), *columns])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,30 +275,30 @@ class Fourier:
         t = np.zeros((len(entries), len(w)))
         for j, k in enumerate(used):  # from left to right, as everywhere
             t += entries[:, k, None] * w[:, j]
-        made = np.empty((len(entries), 2 * len(w)))
-        made[:, 0::2] = fourier.wave(t)
-        made[:, 1::2] = fourier.wave(t - 0.25)
-        return made[:, : self.count] * sqrt(2.0)
+        waves = np.empty((len(entries), 2 * len(w)))
+        waves[:, 0::2] = fourier.wave(t)
+        waves[:, 1::2] = fourier.wave(t - 0.25)
+        return waves[:, : self.count] * sqrt(2.0)
 
 
 FeatureMap = Squares | Products | Bins | Fourier
 _KINDS: dict[str, type[FeatureMap]] = {
-    each.kind: each for each in (Squares, Products, Bins, Fourier)
+    map_type.kind: map_type for map_type in (Squares, Products, Bins, Fourier)
 }
 
 
-def to_dict(each: FeatureMap) -> dict[str, Any]:
+def to_dict(feature_map: FeatureMap) -> dict[str, Any]:
     """Plain values, spelt as in a study: {"map": "fourier", "count": 20, ...}."""
-    told: dict[str, Any] = {"map": each.kind}
-    for field in fields(each):
-        value = getattr(each, field.name)
+    data: dict[str, Any] = {"map": feature_map.kind}
+    for field in fields(feature_map):
+        value = getattr(feature_map, field.name)
         if field.name == "pairs":
-            told["pairs"] = [list(pair) for pair in value]
-        elif field.name == "count" and isinstance(each, Bins) and each.edges:
+            data["pairs"] = [list(pair) for pair in value]
+        elif field.name == "count" and isinstance(feature_map, Bins) and feature_map.edges:
             continue  # the edges say it
         elif value != () or field.name == "pairs":
-            told[field.name] = list(value) if isinstance(value, tuple) else value
-    return told
+            data[field.name] = list(value) if isinstance(value, tuple) else value
+    return data
 
 
 def from_dict(data: Any) -> FeatureMap:
@@ -312,17 +312,17 @@ def from_dict(data: Any) -> FeatureMap:
     if not isinstance(data, Mapping) or "map" not in data:
         raise _refused('a map must be a table with its name, {"map": "squares"}', data)
     kind = _KINDS[_validate.choice("map", data["map"], tuple(_KINDS))]
-    known = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(kind)]
     settings = {name: value for name, value in data.items() if name != "map"}
     for name in settings:
-        if name not in known:
-            raise _refused(f"settings of the map {kind.kind!r} must be {', '.join(known)}", name)
+        if name not in names:
+            raise _refused(f"settings of the map {kind.kind!r} must be {', '.join(names)}", name)
     if kind is Products and "pairs" not in settings:
         raise _refused("the map 'products' must name its pairs", data)
     return kind(**settings)
 
 
-def maps_of(given: Any) -> tuple[FeatureMap, ...]:
+def maps_of(maps: Any) -> tuple[FeatureMap, ...]:
     """One map, several, or none, each as an object or as `to_dict` spells it.
 
     Raises
@@ -330,10 +330,10 @@ def maps_of(given: Any) -> tuple[FeatureMap, ...]:
     InvalidInput
         If something else is given.
     """
-    if given is None:
+    if maps is None:
         return ()
-    several = given if isinstance(given, (list, tuple)) else (given,)
-    return tuple(each if isinstance(each, FeatureMap) else from_dict(each) for each in several)
+    several = maps if isinstance(maps, (list, tuple)) else (maps,)
+    return tuple(item if isinstance(item, FeatureMap) else from_dict(item) for item in several)
 
 
 def _limited(columns: Array) -> Array:
@@ -341,12 +341,12 @@ def _limited(columns: Array) -> Array:
     return np.asarray(np.minimum(np.maximum(columns, -scaling.LIMIT), scaling.LIMIT) + 0.0)
 
 
-def _check_columns(each: Squares | Bins | Fourier) -> None:
-    columns = _names("columns of a map", each.columns)
+def _check_columns(feature_map: Squares | Bins | Fourier) -> None:
+    columns = _names("columns of a map", feature_map.columns)
     if len(set(columns)) < len(columns):
-        raise _refused("columns of a map must differ from one another", each.columns)
-    object.__setattr__(each, "columns", columns)
-    _check_keep(each.keep)
+        raise _refused("columns of a map must differ from one another", feature_map.columns)
+    object.__setattr__(feature_map, "columns", columns)
+    _check_keep(feature_map.keep)
 
 
 def _check_keep(keep: object) -> None:

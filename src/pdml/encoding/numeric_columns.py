@@ -34,7 +34,7 @@ _CHUNK = 512  # rows at a time: what is made on the way stays in cache
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Columns:
+class NumericColumns:
     """Columns of numbers, their declared scales, and maps of them.
 
     Parameters
@@ -84,17 +84,17 @@ class Columns:
         if sp.issparse(x):
             return self._sparse(x, norm_bound, constant)
         width = self.expansion.width + constant
-        made, shrunk = np.empty((len(x), width), dtype=x.dtype), 0
+        matrix, shrunk = np.empty((len(x), width), dtype=x.dtype), 0
         typical, spread = self.scales.T
         for start in range(0, len(x), _CHUNK):
             part = slice(start, start + _CHUNK)
             values = x[part] if self.ranges is None else np.clip(x[part], *self.ranges.T)
             entries = self.expansion.apply(scaling.standardised(values, typical, spread))
-            made[part], more = scaling.finished(
+            matrix[part], more = scaling.scale_and_clip(
                 entries, self.expansion.mass, constant=constant, bound=norm_bound
             )
             shrunk += more
-        return made, shrunk
+        return matrix, shrunk
 
     def _sparse(self, x: Matrix, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
         if self.maps:
@@ -109,7 +109,7 @@ class Columns:
                 "every zero",
                 setting="feature_scales",
             )
-        made, values = x.copy(), x.data
+        matrix, values = x.copy(), x.data
         if self.ranges is not None:
             low, high = self.ranges.T
             if (low > 0).any() or (high < 0).any():
@@ -119,12 +119,12 @@ class Columns:
                 )
             values = np.clip(values, low[x.indices], high[x.indices])
         entries = scaling.standardised(values, 0.0, self.scales[:, 1][x.indices])
-        made.data = (entries * (scaling.row_factor(self.expansion.mass) * norm_bound)).astype(
+        matrix.data = (entries * (scaling.row_factor(self.expansion.mass) * norm_bound)).astype(
             x.dtype
         )
         if constant:
-            made = rows.append_bias(made, scaling.CONSTANT * norm_bound)
-        return rows.clip(made, norm_bound)
+            matrix = rows.append_bias(matrix, scaling.CONSTANT * norm_bound)
+        return rows.clip(matrix, norm_bound)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -132,11 +132,11 @@ class Columns:
             "columns": list(self.names),
             "scales": self.scales.tolist(),
             "ranges": None if self.ranges is None else self.ranges.tolist(),
-            "maps": [maps.to_dict(each) for each in self.maps],
+            "maps": [maps.to_dict(feature_map) for feature_map in self.maps],
         }
 
     @classmethod
-    def from_dict(cls, told: Any) -> Self:
+    def from_dict(cls, data: Any) -> Self:
         """The inverse of `to_dict`.
 
         Raises
@@ -145,21 +145,21 @@ class Columns:
             If it is not what `to_dict` writes.
         """
         keys = ("columns", "scales", "ranges", "maps")
-        if not isinstance(told, Mapping) or set(told) != set(keys):
-            raise InvalidInput(f"inputs must have exactly the keys {', '.join(keys)}, got {told!r}")
-        names = tuple(map(str, told["columns"]))
-        scales, ranges = told["scales"], told["ranges"]
+        if not isinstance(data, Mapping) or set(data) != set(keys):
+            raise InvalidInput(f"inputs must have exactly the keys {', '.join(keys)}, got {data!r}")
+        names = tuple(map(str, data["columns"]))
+        scales, ranges = data["scales"], data["ranges"]
         return cls(
             names=names,
             scales=_pairs("scales", "(typical, spread)", scales, len(names)),
             ranges=None if ranges is None else _intervals(ranges, len(names)),
-            maps=maps.maps_of(told["maps"]),
+            maps=maps.maps_of(data["maps"]),
         )
 
 
-def declared(
+def resolve_columns(
     x: Matrix, names: Sequence[str], *, scales: Any, ranges: Any, feature_map: Any
-) -> tuple[Columns | None, list[str]]:
+) -> tuple[NumericColumns | None, list[str]]:
     """What is declared about columns of numbers, and what of it is a leak.
 
     Parameters
@@ -191,21 +191,21 @@ def declared(
         return None, []
     leaks = [
         leak
-        for given, leak in ((scales, SCALES_LEAK), (ranges, RANGES_LEAK))
-        if isinstance(given, str)
+        for declaration, leak in ((scales, SCALES_LEAK), (ranges, RANGES_LEAK))
+        if isinstance(declaration, str)
     ]
     limits = None if ranges is None else _ranges(ranges, x, len(names))
     if isinstance(scales, str):
         _validate.choice("feature_scales", scales, ("from_data",))
-        found = _found_scales(x)
+        pairs = _measure_scales(x)
     elif isinstance(scales, Mapping):
-        found = _named(scales, names)
+        pairs = _named(scales, names)
     elif scales is not None:
-        found = _pairs("feature_scales", "(typical, spread)", scales, len(names))
+        pairs = _pairs("feature_scales", "(typical, spread)", scales, len(names))
     else:
         assert limits is not None
-        found = _of_ranges(limits, sparse=sp.issparse(x))
-    return Columns(names=tuple(names), scales=found, ranges=limits, maps=wanted), leaks
+        pairs = _of_ranges(limits, sparse=sp.issparse(x))
+    return NumericColumns(names=tuple(names), scales=pairs, ranges=limits, maps=wanted), leaks
 
 
 def _named(scales: Mapping[Any, Any], names: Sequence[str]) -> Array:
@@ -218,32 +218,32 @@ def _named(scales: Mapping[Any, Any], names: Sequence[str]) -> Array:
             f"feature_scales must name every column of numbers, got none for {missing[0]!r}",
             setting="feature_scales",
         )
-    given = [scales[name] for name in names]
-    return _pairs("feature_scales", "(typical, spread)", given, len(names))
+    pairs = [scales[name] for name in names]
+    return _pairs("feature_scales", "(typical, spread)", pairs, len(names))
 
 
-def _pairs(setting: str, what: str, given: Any, many: int) -> Array:
+def _pairs(setting: str, what: str, values: Any, many: int) -> Array:
     try:
-        found = np.asarray(given, dtype=float)
+        pairs = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        found = np.zeros(0)
-    if found.shape != (many, 2):
+        pairs = np.zeros(0)
+    if pairs.shape != (many, 2):
         raise InvalidInput(
             f"{setting} must have a {what} pair for each of the {many} features, got "
-            f"{f'shape {found.shape}' if found.size else 'something else'}",
+            f"{f'shape {pairs.shape}' if pairs.size else 'something else'}",
             setting=setting,
         )
-    return found
+    return pairs
 
 
-def _intervals(given: Any, many: int) -> Array:
-    found = _pairs("feature_ranges", "(low, high)", given, many)
-    if not (np.isfinite(found).all() and (found[:, 0] < found[:, 1]).all()):
+def _intervals(values: Any, many: int) -> Array:
+    intervals = _pairs("feature_ranges", "(low, high)", values, many)
+    if not (np.isfinite(intervals).all() and (intervals[:, 0] < intervals[:, 1]).all()):
         raise InvalidInput(
             "feature_ranges must be finite with low < high for every feature",
             setting="feature_ranges",
         )
-    return found
+    return intervals
 
 
 def _ranges(ranges: Any, x: Matrix, many: int) -> Array:
@@ -254,8 +254,8 @@ def _ranges(ranges: Any, x: Matrix, many: int) -> Array:
     low, high = _ends(x)
     if sp.issparse(x):  # 0 is the least of a column of zeros as well: another would fill them in
         high = np.where(high > low, high, 1.0)
-    found = [decimal_grid.round_range(*ends) for ends in zip(low, high, strict=True)]
-    return np.array(found, dtype=float).reshape(-1, 2)
+    intervals = [decimal_grid.round_range(*ends) for ends in zip(low, high, strict=True)]
+    return np.array(intervals, dtype=float).reshape(-1, 2)
 
 
 def _of_ranges(ranges: Array, *, sparse: bool) -> Array:
@@ -279,16 +279,16 @@ def _ends(x: Matrix) -> tuple[Array, Array]:
     return np.minimum(low, 0.0), np.maximum(high, 0.0)
 
 
-def _found_scales(x: Matrix) -> Array:
+def _measure_scales(x: Matrix) -> Array:
     """Median and deviation of what each column holds, rounded; about 0 of a sparse X."""
     if sp.issparse(x):
         squares = np.asarray((x.multiply(x)).mean(axis=0)).ravel()
-        found = [(0.0, decimal_grid.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
+        scales = [(0.0, decimal_grid.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
     else:
         middle, deviation = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
         columns = zip(middle, deviation, *_ends(x), strict=True)
-        found = [decimal_grid.round_scale(*column) for column in columns]
-    return np.array(found, dtype=float).reshape(-1, 2)
+        scales = [decimal_grid.round_scale(*column) for column in columns]
+    return np.array(scales, dtype=float).reshape(-1, 2)
 
 
 def clipping(lengths: Array, norm_bound: float) -> str:
@@ -331,7 +331,7 @@ def prepare_rows(
     norm_bound: float,
     fit_intercept: bool,
     ranges: Array | None = None,
-    columns: Columns | None = None,
+    columns: NumericColumns | None = None,
     encoder: Encoder | None = None,
 ) -> tuple[Matrix, int]:
     """Rows by what is declared, with their constant, none longer than the norm bound; also say how
@@ -343,7 +343,7 @@ def prepare_rows(
     if columns is not None:
         return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
     if encoder is not None:
-        return scaling.finished(
+        return scaling.scale_and_clip(
             prepared,
             encoder.mass,
             constant=fit_intercept,
@@ -354,7 +354,7 @@ def prepare_rows(
         prepared = _to_unit(prepared, ranges)
     if fit_intercept:
         prepared = rows.append_bias(prepared)
-    return rows.clip(prepared, norm_bound, own=fit_intercept)  # which has made a copy
+    return rows.clip(prepared, norm_bound, in_place=fit_intercept)  # which has made a copy
 
 
 def _to_unit(x: Matrix, ranges: Array) -> Matrix:

@@ -120,7 +120,7 @@ def level_mass(levels: int) -> float:
     return (levels - 1) / (levels * levels)
 
 
-def finished(
+def scale_and_clip(
     entries: Array,
     mass: float,
     *,
@@ -183,11 +183,11 @@ def typical_constant(
     Parameters
     ----------
     mass : float
-        As in `finished`.
+        As in `scale_and_clip`.
     clear : float, optional
         The part of it that is not of codes; by default all.
     blocks : sequence of Block
-        As in `finished`.
+        As in `scale_and_clip`.
 
     Returns
     -------
@@ -201,8 +201,8 @@ def typical_constant(
 def lengths(
     entries: Array, mass: float, *, constant: bool = True, blocks: Sequence[Block] = ()
 ) -> Array:
-    """The norms of rows, codes of randomised answers apart, before `finished` shrinks those that
-    are longer than their `room`.
+    """The norms of rows, codes of randomised answers apart, before `scale_and_clip` shrinks those
+    that are longer than their `room`.
     """
     return _measured(entries, mass, constant, blocks)[1]
 
@@ -230,15 +230,15 @@ def row_factor(mass: float) -> float:
     return float(SIZE / np.sqrt(mass)) if mass > 0 else 1.0
 
 
-def unfinished(row: NDArray[Any], mass: float) -> Array:
-    """The entries behind a row with its constant: the inverse of `finished`, up to rounding.
+def unscale(row: NDArray[Any], mass: float) -> Array:
+    """The entries behind a row with its constant: the inverse of `scale_and_clip`, up to rounding.
 
     Parameters
     ----------
     row : array of shape (d + 1,)
         As it was sent.
     mass : float
-        As in `finished`.
+        As in `scale_and_clip`.
 
     Raises
     ------
@@ -256,10 +256,10 @@ def shares(row: NDArray[Any]) -> Array:
     InvalidInput
         If the row is not finite, or does not end with a positive constant.
     """
-    given = np.asarray(row, dtype=np.float64)
-    if not (np.isfinite(given).all() and given[-1] > 0):
+    entries = np.asarray(row, dtype=np.float64)
+    if not (np.isfinite(entries).all() and entries[-1] > 0):
         raise InvalidInput(
             "features must be finite and end with a positive constant: that is what "
             "everything is measured by"
         )
-    return np.asarray(given[:-1] / given[-1])
+    return np.asarray(entries[:-1] / entries[-1])

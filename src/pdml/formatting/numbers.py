@@ -80,11 +80,11 @@ def count(value: int, noun: str = "") -> str:
     return f"{value:,}" + (f" {noun}{'' if value == 1 else 's'}" if noun else "")
 
 
-def coalition(colluding: int, *, everybody: bool = False) -> str:
+def coalition(colluding: int, *, all_others: bool = False) -> str:
     """So many other servers: any of them, or all that there are."""
     if colluding == 1:
         return "any 1 other server"
-    return f"{'all' if everybody else 'any'} {colluding:,} other servers together"
+    return f"{'all' if all_others else 'any'} {colluding:,} other servers together"
 
 
 def sizes(noun: str, parties: int, links: int, rounds: int) -> str:

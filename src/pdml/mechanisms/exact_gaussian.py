@@ -140,12 +140,12 @@ def _propose(count: int, entropy: Entropy) -> Normals:
         for i in open_[np.abs(gap) <= KEEP_MARGIN].tolist():
             keep[i], deep[i] = keep_exactly(int(k[i]), int(u[i]), int(test[i]), entropy)
     kept = np.flatnonzero(keep)
-    known = {
+    extra_bits = {
         int(np.searchsorted(kept, i)): value
         for i, value in deep.items()
         if keep[i] and value[1] > 64
     }
-    return Normals(k[kept], u[kept], (word[kept] & SIGN_BIT) != 0, known)
+    return Normals(k[kept], u[kept], (word[kept] & SIGN_BIT) != 0, extra_bits)
 
 
 def _floats(k: NDArray[np.uint16], u: Words) -> Array:
@@ -248,7 +248,7 @@ def truncated_gaussian(
     return noise
 
 
-def settle(values: Array) -> Array:
+def round_to_grid(values: Array) -> Array:
     """``values`` clipped to ± LIMIT and rounded to the grid, so that grid noise can be added
     without any rounding.
 
@@ -268,7 +268,8 @@ def settle(values: Array) -> Array:
 
 
 def on_grid(values: Array) -> bool:
-    """Whether `settle` and noise from here can have made ``values``: they lie on the grid 2^-40.
+    """Whether `round_to_grid` and noise from here can have made ``values``: they lie on the grid
+    2^-40.
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ def on_grid(values: Array) -> bool:
 
 
 def rounding_shift(size: int) -> float:
-    """√size · 2^-40: how much `settle` can add to the distance between two vectors of ``size``
-    coordinates.
+    """√size · 2^-40: how much `round_to_grid` can add to the distance between two vectors of
+    ``size`` coordinates.
     """
     return float(np.sqrt(size)) * GRID

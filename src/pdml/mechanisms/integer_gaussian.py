@@ -23,7 +23,7 @@ LARGEST = exact_gaussian.LARGEST * 2.0 ** (exact_gaussian.BITS - BITS)  # standa
 Units = NDArray[np.int64]
 
 
-def settled(values: Array) -> Units:
+def quantize(values: Array) -> Units:
     """Sums as whole numbers of units, each rounded to the nearest.
 
     Parameters
@@ -41,16 +41,16 @@ def settled(values: Array) -> Units:
     InvalidInput
         If a sum is not finite, or beyond `LIMIT`.
     """
-    found = np.asarray(values, dtype=float)
-    if not np.isfinite(found).all() or (np.abs(found) > LIMIT).any():
+    numbers = np.asarray(values, dtype=float)
+    if not np.isfinite(numbers).all() or (np.abs(numbers) > LIMIT).any():
         raise InvalidInput(
             f"a sum to be protected by noise must be a number within ±{LIMIT:g}: noise hides "
             "neither NaN nor what does not fit"
         )
-    return np.asarray(np.rint(found * 2.0**BITS), dtype=np.int64)
+    return np.asarray(np.rint(numbers * 2.0**BITS), dtype=np.int64)
 
 
-def valued(units: Units) -> Array:
+def dequantize(units: Units) -> Array:
     """What whole numbers of units stand for: exact up to ±2^29.
 
     Parameters
@@ -66,7 +66,7 @@ def valued(units: Units) -> Array:
     return np.asarray(units, dtype=float) * UNIT
 
 
-def drawn(stddevs: Array, stream: Stream) -> Units:
+def sample(stddevs: Array, stream: Stream) -> Units:
     """Independent normal noise, rounded to whole units.
 
     Parameters
@@ -99,7 +99,7 @@ def drawn(stddevs: Array, stream: Stream) -> Units:
 
 
 def rounding_shift(size: int) -> float:
-    """√size · 2^-24: how much `settled` can add to the distance of two vectors of ``size``
+    """√size · 2^-24: how much `quantize` can add to the distance of two vectors of ``size``
     coordinates.
     """
     return float(np.sqrt(size)) * UNIT

@@ -25,7 +25,7 @@ SEED = 32  # bytes
 _DOMAIN = b"pdml mask 1\0"
 
 
-def seed_of(shared: bytes, *, job: str, one: str, other: str) -> bytes:
+def derive_seed(shared: bytes, *, job: str, server: str, other: str) -> bytes:
     """The seed of one pair of servers in one job.
 
     Parameters
@@ -45,10 +45,10 @@ def seed_of(shared: bytes, *, job: str, one: str, other: str) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    if not job or one == other:
+    if not job or server == other:
         raise InvalidInput("a mask must belong to a job and to two different servers")
-    told = [part.encode() for part in (job, *sorted((one, other)))]
-    about = _DOMAIN + b"".join(len(part).to_bytes(4, "big") + part for part in told)
+    parts = [part.encode() for part in (job, *sorted((server, other)))]
+    about = _DOMAIN + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return HKDF(SHA256(), SEED, salt=None, info=about).derive(shared)
 
 
@@ -58,7 +58,7 @@ def words(seed: bytes, count: int) -> Words:
     Parameters
     ----------
     seed : bytes
-        32 bytes of `seed_of`.
+        32 bytes of `derive_seed`.
     count : int
         How many words.
 
@@ -75,7 +75,7 @@ def words(seed: bytes, count: int) -> Words:
     return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8").astype(np.uint64)
 
 
-def masked(units: Units, me: str, servers: tuple[str, ...], seeds: Mapping[str, bytes]) -> Words:
+def add_masks(units: Units, me: str, servers: tuple[str, ...], seeds: Mapping[str, bytes]) -> Words:
     """What server ``me`` sends instead of its noisy sums.
 
     Parameters
@@ -102,11 +102,11 @@ def masked(units: Units, me: str, servers: tuple[str, ...], seeds: Mapping[str, 
     others = [name for name in servers if name != me]
     if me not in servers or set(seeds) != set(others):
         raise InvalidInput(f"{me} must have one seed with each of the other servers")
-    found = np.asarray(units, dtype=np.int64).view(np.uint64).copy()
+    sums = np.asarray(units, dtype=np.int64).view(np.uint64).copy()
     for name in others:
-        mask = words(seeds[name], found.size).reshape(found.shape)
-        found = found + mask if servers.index(me) < servers.index(name) else found - mask
-    return found
+        mask = words(seeds[name], sums.size).reshape(sums.shape)
+        sums = sums + mask if servers.index(me) < servers.index(name) else sums - mask
+    return sums
 
 
 def total(sent: Mapping[str, Words], servers: tuple[str, ...]) -> Units:

@@ -57,8 +57,8 @@ class SecureStream:
                 words[over] = self._entropy(int(over.sum()))
         if span < 1 << 64:
             words = words % np.uint64(span)
-        drawn = words.astype(dtype, copy=False)
-        return drawn + np.asarray(low, dtype=dtype) if low else drawn
+        numbers = words.astype(dtype, copy=False)
+        return numbers + np.asarray(low, dtype=dtype) if low else numbers
 
     def gaussian(self, out: Array, stddev: Any) -> Array:
         """Noise of this standard deviation (a number, or broadcasting to ``out``), written into
@@ -158,7 +158,7 @@ class Secure:
         return self._public.stream(purpose)
 
     def settle(self, values: Array) -> Array:
-        return exact_gaussian.settle(values)
+        return exact_gaussian.round_to_grid(values)
 
     def less_share(self, values: Array, noise: Array, n: int, reach: float) -> Array:
         """(round(n·values) - noise)/n: the difference is exact on the grid, and the division is
@@ -170,7 +170,7 @@ class Secure:
                 f"secure noise on the grid of 2^-{BITS}, "
                 f"got {n} · {reach:g}: use fewer servers, a larger epsilon or a smaller norm_bound"
             )
-        return np.asarray((exact_gaussian.settle(n * values) - noise) / n)
+        return np.asarray((exact_gaussian.round_to_grid(n * values) - noise) / n)
 
 
 SOURCES = ("simulated", "secure")

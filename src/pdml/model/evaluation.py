@@ -1,6 +1,6 @@
 """How well a model predicts records whose true labels are known: the figures, and what to hold them
-against. Computed without noise, so that whoever shows them shows the records: `counted` is the way
-to release them.
+against. Computed without noise, so that whoever shows them shows the records: `private_evaluation`
+is the way to release them.
 """
 
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class Evaluation:
             "auc": self.auc,
             "log_loss": self.log_loss,
             "calibration_error": self.calibration_error,
-            "reliability": [vars(each) for each in self.reliability],
+            "reliability": [vars(group) for group in self.reliability],
             "confusion": self.confusion.tolist(),
         }
 
@@ -154,7 +154,7 @@ def evaluate(model: Model, x: Matrix, truth: IntArray) -> Evaluation:
     chances, guessed = model.predict_proba(x), model.choose(x)
     every = np.arange(len(model.classes))
     bins = _reliability(chances.max(axis=1), guessed == truth, len(every))
-    gaps = sum(each.records * abs(each.accuracy - each.confidence) for each in bins)
+    gaps = sum(group.records * abs(group.accuracy - group.confidence) for group in bins)
     return Evaluation(
         classes=model.classes,
         confusion=metrics.confusion_matrix(truth, guessed, labels=every),
@@ -168,8 +168,8 @@ def evaluate(model: Model, x: Matrix, truth: IntArray) -> Evaluation:
 def _reliability(confidence: Array, right: Array, classes: int) -> tuple[Bin, ...]:
     place = binned(confidence, classes, BINS)
     many, sure, hits = (
-        np.bincount(place, weights=each, minlength=BINS)
-        for each in (np.ones_like(confidence), confidence, right.astype(float))
+        np.bincount(place, weights=weights, minlength=BINS)
+        for weights in (np.ones_like(confidence), confidence, right.astype(float))
     )
     return tuple(
         Bin(records=float(many[b]), confidence=sure[b] / many[b], accuracy=hits[b] / many[b])
@@ -181,13 +181,13 @@ def _auc(truth: IntArray, chances: Array) -> float | None:
     """Of every class that is there, and not everywhere, against the rest."""
     from sklearn.metrics import roc_auc_score
 
-    each = [np.asarray(truth == k) for k in range(chances.shape[1])]
-    told = [k for k, own in enumerate(each) if 0 < own.sum() < len(truth)]
-    if not told:
+    indicators = [np.asarray(truth == k) for k in range(chances.shape[1])]
+    classes = [k for k, indicator in enumerate(indicators) if 0 < indicator.sum() < len(truth)]
+    if not classes:
         return None
-    if len(each) == 2:
-        return float(roc_auc_score(each[1], chances[:, 1]))
-    return float(np.mean([roc_auc_score(each[k], chances[:, k]) for k in told]))
+    if len(indicators) == 2:
+        return float(roc_auc_score(indicators[1], chances[:, 1]))
+    return float(np.mean([roc_auc_score(indicators[k], chances[:, k]) for k in classes]))
 
 
 def reference_accuracy(
@@ -214,7 +214,7 @@ def reference_accuracy(
 
     if len(np.unique(truth)) < 2:
         return None
-    taught, measured = (model.rows(each) for each in (x, tested))
+    training_rows, test_rows = (model.rows(matrix) for matrix in (x, tested))
     plain = LogisticRegression(C=_WEAK, fit_intercept=False, max_iter=1_000)
-    fitted = plain.fit(taught, truth)
-    return float(np.mean(fitted.predict(measured) == tested_truth))
+    fitted = plain.fit(training_rows, truth)
+    return float(np.mean(fitted.predict(test_rows) == tested_truth))

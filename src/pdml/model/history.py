@@ -11,7 +11,7 @@ from pdml.errors import InvalidInput
 from pdml.extras import needed
 from pdml.planning.training_plan import TrainingPlan
 
-_DRAWN = MappingProxyType(
+_TITLES = MappingProxyType(
     {
         "noise": "noise on a release",
         "consensus": "largest distance of two servers",
@@ -55,8 +55,8 @@ class History:
         MissingExtra
             If matplotlib is not installed.
         """
-        drawn = {name: words for name, words in _DRAWN.items() if self._known(name)}
-        if not drawn:
+        titles = {name: words for name, words in _TITLES.items() if self._has_values(name)}
+        if not titles:
             raise InvalidInput(
                 "a history without rounds cannot be drawn: one exchange of sums has none"
             )
@@ -64,23 +64,25 @@ class History:
             from matplotlib import pyplot as plt
         if axes is None:
             _, axes = plt.subplots(
-                1, len(drawn), figsize=(3.6 * len(drawn), 3.0), layout="constrained"
+                1, len(titles), figsize=(3.6 * len(titles), 3.0), layout="constrained"
             )
-        found = np.ravel(axes)
-        if len(found) != len(drawn):
+        panels = np.ravel(axes)
+        if len(panels) != len(titles):
             raise InvalidInput(
-                f"axes must be {len(drawn)}, for {', '.join(drawn)}, got {len(found)}",
+                f"axes must be {len(titles)}, for {', '.join(titles)}, got {len(panels)}",
                 setting="axes",
             )
-        for (name, words), each in zip(drawn.items(), found, strict=True):
+        for (name, words), panel in zip(titles.items(), panels, strict=True):
             values = getattr(self, name)
-            each.plot(np.arange(1, len(values) + 1), values, marker="." if len(values) < 30 else "")
-            each.set(xlabel="round", title=words)
+            panel.plot(
+                np.arange(1, len(values) + 1), values, marker="." if len(values) < 30 else ""
+            )
+            panel.set(xlabel="round", title=words)
             if name in _LOGARITHMIC and (values > 0).all() and np.isfinite(values).all():
-                each.set_yscale("log")
-        return found
+                panel.set_yscale("log")
+        return panels
 
-    def _known(self, name: str) -> bool:
+    def _has_values(self, name: str) -> bool:
         return bool(np.isfinite(getattr(self, name)).any())
 
     def to_dict(self) -> dict[str, list[float]]:

@@ -10,12 +10,12 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml._threads import one_thread
+from pdml._threads import single_thread
 from pdml._types import Array
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.model.history import noise_level
 from pdml.numerics.sums.sums_intervals import deviations
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_fit
 
@@ -77,7 +77,7 @@ class Intervals:
 
 
 def of_sums(
-    total: Units, plan: TrainingPlan, place: Place, weights: Array, *, intercept: bool = True
+    total: Units, plan: TrainingPlan, place: ServerSpec, weights: Array, *, intercept: bool = True
 ) -> Intervals:
     """After one exchange of sums, by its total.
 
@@ -92,13 +92,13 @@ def of_sums(
     -------
     Intervals
     """
-    with one_thread():
-        told = sums_fit.fitted(total, plan, place, intercept)
-        found = deviations(*told, plan.loss_for(place.classes)) / place.norm_bound
+    with single_thread():
+        fit = sums_fit.fit_total(total, plan, place, intercept)
+        stddevs = deviations(*fit, plan.loss_for(place.classes)) / place.norm_bound
     columns = slice(-1) if intercept else slice(None)
     return Intervals(
         coefficients=weights[:, columns],
-        deviations=found[:, columns],
+        deviations=stddevs[:, columns],
         covers=OF_CODES if place.blocks else OF_SUMS,
         whole=not place.blocks,
     )
@@ -121,10 +121,10 @@ def of_rounds(plan: TrainingPlan, servers: int, coefficients: Array) -> Interval
     Intervals
         Of the last round's noise, and no other: `OF_ROUNDS`.
     """
-    one = float(noise_level(plan, servers)[-1]) / sqrt(servers)
+    stddev = float(noise_level(plan, servers)[-1]) / sqrt(servers)
     return Intervals(
         coefficients=coefficients,
-        deviations=np.full(coefficients.shape, one),
+        deviations=np.full(coefficients.shape, stddev),
         covers=OF_ROUNDS,
         whole=False,
     )

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
-from pdml.accounting import Line
-from pdml.accounting.ledger_row import arranged, few_coalitions
+from pdml.accounting import LedgerRow
+from pdml.accounting.ledger_row import merge_rows, representative_coalition_sizes
 from pdml.encoding.dataframe import is_frame, table_of
 from pdml.encoding.encoder import Encoder
-from pdml.encoding.numeric_columns import Columns, prepare_rows
+from pdml.encoding.numeric_columns import NumericColumns, prepare_rows
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.numerics.sums.expected_accuracy import Expectation
-from pdml.tables import Table, listed
+from pdml.tables import Table, quote_names
 
 FORMAT = Format(name="model", version=3, oldest=1)
 _TAG = "pdml-model/{}"
@@ -72,7 +72,7 @@ class Model:
         for a model that was released.
     inputs : dict, optional
         How plain columns of numbers become features:
-        `pdml.encoding.numeric_columns.Columns.to_dict`.
+        `pdml.encoding.numeric_columns.NumericColumns.to_dict`.
     """
 
     classes: tuple[str | int | float | bool, ...]
@@ -119,8 +119,8 @@ class Model:
         return prepared
 
     @property
-    def _columns(self) -> Columns | None:
-        return None if self.inputs is None else Columns.from_dict(self.inputs)
+    def _columns(self) -> NumericColumns | None:
+        return None if self.inputs is None else NumericColumns.from_dict(self.inputs)
 
     @property
     def _encoder(self) -> Encoder | None:
@@ -192,15 +192,17 @@ class Model:
         bytes
             JSON, with every number in the shortest spelling that reads back as it.
         """
-        said = [since for name, since in _NEW.items() if getattr(self, name)]
-        version = max(1, *said, 3 if self._encoder is not None else 1)
+        versions = [since for name, since in _NEW.items() if getattr(self, name)]
+        version = max(1, *versions, 3 if self._encoder is not None else 1)
         values = {name: getattr(self, name) for name in _names(version)}
         text = json.dumps(
             {"format": _TAG.format(version), **values},
             indent=1,
             ensure_ascii=False,
             allow_nan=False,
-            default=lambda own: asdict(own) if isinstance(own, Expectation) else own.tolist(),
+            default=lambda value: (
+                asdict(value) if isinstance(value, Expectation) else value.tolist()
+            ),
         )
         return text.encode("utf-8")
 
@@ -239,7 +241,7 @@ class Model:
 
         return model_html(self)
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[LedgerRow]:
         """The ledger of its training: who can learn what.
 
         Raises
@@ -247,9 +249,9 @@ class Model:
         DataError
             If ``privacy`` holds none that this version can read.
         """
-        return lines_of(self.privacy)
+        return read_ledger_rows(self.privacy)
 
-    def coalitions(self) -> list[Line]:
+    def coalitions(self) -> list[LedgerRow]:
         """What any k other servers learn together, for labels and features and for every k; none
         where it does not matter how many collude.
 
@@ -258,9 +260,9 @@ class Model:
         DataError
             If ``privacy`` holds lines that this version cannot read.
         """
-        return lines_of({"coalitions": []} | self.privacy, "coalitions")
+        return read_ledger_rows({"coalitions": []} | self.privacy, "coalitions")
 
-    def overview(self) -> list[Line]:
+    def overview(self) -> list[LedgerRow]:
         """`lines`, and where it matters how many collude, those against one other server, half of
         them, all, and as many as the plan speaks of.
 
@@ -269,11 +271,11 @@ class Model:
         DataError
             As `lines` does.
         """
-        each, planned = self.coalitions(), self.plan.get("colluding")
-        others = max((line.colluding or 0 for line in each), default=0)
+        coalitions, planned = self.coalitions(), self.plan.get("colluding")
+        others = max((line.colluding or 0 for line in coalitions), default=0)
         also = planned if isinstance(planned, int) else None
-        shown = few_coalitions(others, also) if others else []
-        return arranged(self.lines(), [line for line in each if line.colluding in shown])
+        sizes = representative_coalition_sizes(others, also) if others else []
+        return merge_rows(self.lines(), [line for line in coalitions if line.colluding in sizes])
 
     def features(self, table: Any) -> Matrix:
         """Records as the model was taught them: by its encoder, or as plain numbers.
@@ -292,8 +294,8 @@ class Model:
         """
         encoder = None if self.encoder is None else Encoder.from_dict(self.encoder)
         columns = self._columns
-        known = columns.names if columns else self.feature_names
-        needed = [a.name for a in encoder.attributes] if encoder else list(known)
+        column_names = columns.names if columns else self.feature_names
+        needed = [a.name for a in encoder.attributes] if encoder else list(column_names)
         if not (isinstance(table, Table) or is_frame(table)):
             _check_width(table, len(needed) or self.coefficients.shape[1])
             return table if encoder is None else encoder.encode(table_of(table, needed, encoder))
@@ -305,7 +307,7 @@ class Model:
         names = table.names if isinstance(table, Table) else tuple(map(str, table.columns))
         if missing := [name for name in needed if name not in names]:
             source = table.source if isinstance(table, Table) else "X"
-            raise DataError(f"{source} lacks columns the model needs: {listed(missing)}")
+            raise DataError(f"{source} lacks columns the model needs: {quote_names(missing)}")
         read = table if isinstance(table, Table) else table_of(table, names, encoder, needed)
         if encoder:
             return encoder.encode(read)
@@ -317,7 +319,7 @@ def _check_width(x: Matrix, wanted: int) -> None:
         raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
 
 
-def lines_of(privacy: dict[str, Any], name: str = "lines") -> list[Line]:
+def read_ledger_rows(privacy: dict[str, Any], name: str = "lines") -> list[LedgerRow]:
     """The lines of a ledger that was written as plain values.
 
     Parameters
@@ -329,7 +331,7 @@ def lines_of(privacy: dict[str, Any], name: str = "lines") -> list[Line]:
 
     Returns
     -------
-    list of Line
+    list of LedgerRow
 
     Raises
     ------
@@ -339,10 +341,10 @@ def lines_of(privacy: dict[str, Any], name: str = "lines") -> list[Line]:
     kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
     kinds |= {"epsilon": float, "delta": float, "certainty": float}
 
-    def line(row: dict[str, Any]) -> Line:
+    def line(row: dict[str, Any]) -> LedgerRow:
         together = row.get("colluding")
-        found = {key: kind(row[key]) for key, kind in kinds.items()}
-        return Line(**found, colluding=None if together is None else int(together))
+        values = {key: kind(row[key]) for key, kind in kinds.items()}
+        return LedgerRow(**values, colluding=None if together is None else int(together))
 
     try:
         return [line(row) for row in privacy[name]]
@@ -384,21 +386,21 @@ def load_model(path: str | Path) -> Model:
             f"the model {str(path)!r} cannot be read: {error.strerror or error}"
         ) from None
     try:
-        said: dict[str, Any] = decode(raw, dict[str, Any])
-        tag = said.pop("format", None)
-        version = next((each for each in _VERSIONS if tag == _TAG.format(each)), None)
+        content: dict[str, Any] = decode(raw, dict[str, Any])
+        tag = content.pop("format", None)
+        version = next((number for number in _VERSIONS if tag == _TAG.format(number)), None)
         if version is None:
             raise msgspec.ValidationError("it does not say so")
         names = _names(version)
-        for name in (*said, *names):
-            if name not in names or name not in said:
+        for name in (*content, *names):
+            if name not in names or name not in content:
                 wrong = "misses the field" if name in names else "has an unknown field"
                 raise msgspec.ValidationError(f"it {wrong} {name!r}")
-        model = msgspec.convert(said, Model, dec_hook=_array)
+        model = msgspec.convert(content, Model, dec_hook=_array)
     except msgspec.DecodeError as error:
         why = _other_version(raw, repr(str(path)))
         raise DataError(why or f"{str(path)!r} is not a model of pdml: {error}") from None
-    if mistake := _mistake(model):
+    if mistake := _find_mistake(model):
         raise DataError(f"{str(path)!r} holds {mistake}")
     return model
 
@@ -412,7 +414,7 @@ def _array(kind: type, values: Any) -> Array:
     return np.asarray(plain, dtype=float)
 
 
-def _mistake(model: Model) -> str:
+def _find_mistake(model: Model) -> str:
     """Why no training gives such a model."""
     width = model.coefficients.shape[-1]
     codes = 1 if len(model.classes) == 2 else len(model.classes)
@@ -425,7 +427,7 @@ def _mistake(model: Model) -> str:
         return f"ranges for {len(model.ranges)} features and coefficients for {width}"
     if model.inputs is not None:
         try:
-            columns = Columns.from_dict(model.inputs)
+            columns = NumericColumns.from_dict(model.inputs)
         except InvalidInput as error:
             return f"inputs that no training has: {error}"
         if columns.expansion.width != width:
@@ -444,7 +446,7 @@ class _Head(msgspec.Struct):
 
 def _other_version(raw: bytes, what: str) -> str:
     try:
-        found = re.fullmatch(r"pdml-model/([0-9]{1,9})", decode(raw, _Head).format)
+        match = re.fullmatch(r"pdml-model/([0-9]{1,9})", decode(raw, _Head).format)
     except msgspec.DecodeError:
         return ""
-    return FORMAT.refusal(int(found[1]), what) if found else ""
+    return FORMAT.refusal(int(match[1]), what) if match else ""

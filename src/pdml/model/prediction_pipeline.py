@@ -13,7 +13,7 @@ from pdml.encoding import fourier, scaling
 from pdml.encoding.encoder import Attribute, Category, Encoder
 from pdml.encoding.expansion import Expansion
 from pdml.encoding.maps import Fourier, Inputs
-from pdml.encoding.numeric_columns import Columns
+from pdml.encoding.numeric_columns import NumericColumns
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
 
@@ -55,7 +55,7 @@ class Scaled:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recipe:
+class PredictionPipeline:
     """From answers to margins.
 
     Attributes
@@ -88,7 +88,7 @@ class Recipe:
     weights: Array
 
 
-def recipe(model: Model) -> Recipe:
+def describe_model(model: Model) -> PredictionPipeline:
     """What `Model` does with a record.
 
     Parameters
@@ -98,7 +98,7 @@ def recipe(model: Model) -> Recipe:
 
     Returns
     -------
-    Recipe
+    PredictionPipeline
         Which gives the margins of `Model.decision_function`, to rounding.
 
     Raises
@@ -113,8 +113,8 @@ def recipe(model: Model) -> Recipe:
             "a model of randomised answers cannot be expressed in other programs: use the model "
             "itself"
         )
-    columns = None if model.inputs is None else Columns.from_dict(model.inputs)
-    scaled = None if model.ranges is None else _to_unit(*model.ranges.T)
+    columns = None if model.inputs is None else NumericColumns.from_dict(model.inputs)
+    scaled = None if model.ranges is None else _scale_ranges(*model.ranges.T)
     expansion: Expansion | None = None
     constant, bound, factor, unit = 1.0, model.norm_bound, 1.0, 1.0
     if encoder is not None:
@@ -123,15 +123,15 @@ def recipe(model: Model) -> Recipe:
     elif columns is not None:
         scaled, expansion = _scaled_numbers(columns), columns.expansion
     if expansion is not None:
-        # `scaling.finished` takes entries times a factor f, with its constant, and everything times
-        # the norm bound: the same is entries as they are, with all else in units of f.
+        # `scaling.scale_and_clip` takes entries times a factor f, with its constant, and everything
+        # times the norm bound: the same is entries as they are, with all else in units of f.
         factor, unit = scaling.row_factor(expansion.mass), model.norm_bound
         constant, bound = scaling.CONSTANT / factor, scaling.MARGIN / factor
     weights = model.coefficients
     if model.fit_intercept:
         weights = np.hstack([weights, model.intercepts[:, None]])
-    names = model.feature_names if columns is None else _given_names(columns)
-    return Recipe(
+    names = model.feature_names if columns is None else _column_names(columns)
+    return PredictionPipeline(
         columns=() if encoder is None else tuple(map(_column, encoder.attributes)),
         names=() if encoder is not None else names,
         width=model.coefficients.shape[1] if scaled is None else len(scaled.origin),
@@ -151,19 +151,19 @@ def refuse_untranslated(model: Model) -> None:
     InvalidInput
         If it has one.
     """
-    for each in fields(model):
-        if each.name not in _TRANSLATED | _DESCRIBES and getattr(model, each.name):
+    for field in fields(model):
+        if field.name not in _TRANSLATED | _DESCRIBES and getattr(model, field.name):
             raise InvalidInput(
-                f"the model's {each.name} cannot be expressed in other programs: use the model "
+                f"the model's {field.name} cannot be expressed in other programs: use the model "
                 "itself"
             )
 
 
-def turns_of(each: Fourier, inputs: Inputs) -> tuple[Array, Array]:
+def wave_directions(waves: Fourier, inputs: Inputs) -> tuple[Array, Array]:
     """Waves as √2·cos(2π(e·w + phase)), one after the other: all w (waves, used), all phases."""
-    w = fourier.directions(each.seed, (each.count + 1) // 2, len(each.uses(inputs)), each.scale)
+    w = fourier.directions(waves.seed, (waves.count + 1) // 2, len(waves.uses(inputs)), waves.scale)
     phases = np.tile([0.0, -0.25], len(w))  # cosine and sine by turns
-    return np.repeat(w, 2, axis=0)[: each.count], phases[: each.count]
+    return np.repeat(w, 2, axis=0)[: waves.count], phases[: waves.count]
 
 
 def _column(attribute: Attribute) -> Column:
@@ -182,32 +182,32 @@ def _scaled_answers(encoder: Encoder) -> Scaled:
 def _of_range(attribute: Attribute) -> Array:
     """Version 1 of the encoder: (origin, unit, low, high) of each number, (4, numbers)."""
     if isinstance(attribute, Category):
-        return _same(0.0, 1.0, 0.0, 1.0, many=len(attribute.levels))
-    return _same(attribute.low, attribute.high - attribute.low, 0.0, 1.0)
+        return _repeat(0.0, 1.0, 0.0, 1.0, many=len(attribute.levels))
+    return _repeat(attribute.low, attribute.high - attribute.low, 0.0, 1.0)
 
 
 def _of_scale(attribute: Attribute) -> Array:
     """Version 2: levels are centred, numbers are distances from a typical value in spreads."""
     if isinstance(attribute, Category):
         levels = len(attribute.choices)
-        return _same(1 / levels, 1.0, -1.0, 1.0, many=levels)
+        return _repeat(1 / levels, 1.0, -1.0, 1.0, many=levels)
     typical, spread = attribute.scale
     ends = scaling.standardised(np.array([attribute.low, attribute.high]), typical, spread)
-    silent = _same(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
-    return np.hstack([_same(typical, spread, *ends), silent])
+    silent = _repeat(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
+    return np.hstack([_repeat(typical, spread, *ends), silent])
 
 
-def _same(*values: float, many: int = 1) -> Array:
+def _repeat(*values: float, many: int = 1) -> Array:
     return np.tile(np.array(values, dtype=float)[:, None], many)
 
 
-def _given_names(columns: Columns) -> tuple[str, ...]:
+def _column_names(columns: NumericColumns) -> tuple[str, ...]:
     """Of the columns, unless they are the numbers that an array's columns are called by."""
     numbered = tuple(f"x{k}" for k in range(len(columns.names)))
     return () if columns.names == numbered else columns.names
 
 
-def _scaled_numbers(columns: Columns) -> Scaled:
+def _scaled_numbers(columns: NumericColumns) -> Scaled:
     typical, spread = columns.scales.T
     far = np.full((2, len(typical)), np.inf) * [[-1.0], [1.0]]
     ends = far if columns.ranges is None else columns.ranges.T
@@ -216,6 +216,6 @@ def _scaled_numbers(columns: Columns) -> Scaled:
     return Scaled(origin=typical, unit=spread, low=low, high=high)
 
 
-def _to_unit(low: Array, high: Array) -> Scaled:
+def _scale_ranges(low: Array, high: Array) -> Scaled:
     """A declared range becomes [0, 1]."""
     return Scaled(origin=low, unit=high - low, low=np.zeros_like(low), high=np.ones_like(low))

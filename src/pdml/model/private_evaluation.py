@@ -16,7 +16,7 @@ import numpy as np
 
 from pdml._special import expit
 from pdml._types import Array, IntArray, Matrix
-from pdml.accounting import Ledger, Line
+from pdml.accounting import Ledger, LedgerRow
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.integer_gaussian import Units
@@ -26,7 +26,9 @@ from pdml.model.model import Model
 from pdml.training.count_release import Counting, edges
 
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
-_SEEN = 3.0  # deviations of noise above which a bin or a class has records enough to speak of
+_MINIMUM_SIGNAL = (
+    3.0  # deviations of noise above which a bin or a class has records enough to speak of
+)
 OTHERS = "this evaluation alone, for people whom the model was not trained on"
 SAME = (
     "training and this evaluation together, for people who were in both: their epsilons and deltas "
@@ -80,20 +82,20 @@ class CountedEvaluation:
         source: str,
     ) -> "CountedEvaluation":
         """From what was released (`Counting.released`)."""
-        counts = integer_gaussian.valued(units)
+        counts = integer_gaussian.dequantize(units)
         return cls(
             classes=classes, records=records, counts=counts, counting=counting, source=source
         )
 
     @cached_property
-    def _likely(self) -> Array:
+    def _adjusted_counts(self) -> Array:
         """The nearest counts with the known total."""
         return np.asarray(self.counts + (self.records - self.counts.sum()) / self.counts.size)
 
     @property
     def confusion(self) -> Array:
         """Estimated counts of class k predicted as class l; noise may leave some below zero."""
-        return np.asarray(self._likely.sum(axis=2))
+        return np.asarray(self._adjusted_counts.sum(axis=2))
 
     @property
     def accuracy(self) -> Estimate:
@@ -119,14 +121,20 @@ class CountedEvaluation:
         hardly shows through the noise.
         """
         k, cells = self.counting.classes, self.counting.bins
-        one = cells * self.counting.stddev**2  # noise of the right ones, and of each wrong class
-        found: list[Estimate | None] = []
+        variance = (
+            cells * self.counting.stddev**2
+        )  # noise of the right ones, and of each wrong class
+        estimates: list[Estimate | None] = []
         for right, total in zip(
             np.diagonal(self.confusion), self.confusion.sum(axis=1), strict=True
         ):
-            seen = total > _SEEN * sqrt(k * one)
-            found.append(_share(float(right), float(total), one, -one, k * one) if seen else None)
-        return tuple(found)
+            is_visible = total > _MINIMUM_SIGNAL * sqrt(k * variance)
+            estimates.append(
+                _share(float(right), float(total), variance, -variance, k * variance)
+                if is_visible
+                else None
+            )
+        return tuple(estimates)
 
     @property
     def reliability(self) -> tuple[Bin, ...]:
@@ -136,8 +144,8 @@ class CountedEvaluation:
         k, sigma = self.counting.classes, self.counting.stddev
         ends = edges(k, self.counting.bins)
         middle = (ends[1:] + ends[:-1]) / 2
-        total = self._likely.sum(axis=(0, 1))
-        right = np.einsum("kkb->b", self._likely)
+        total = self._adjusted_counts.sum(axis=(0, 1))
+        right = np.einsum("kkb->b", self._adjusted_counts)
         return tuple(
             Bin(
                 records=float(many),
@@ -145,7 +153,7 @@ class CountedEvaluation:
                 accuracy=float(np.clip(hits / many, 0.0, 1.0)),
             )
             for many, sure, hits in zip(total, middle, right, strict=True)
-            if many > _SEEN * k * sigma
+            if many > _MINIMUM_SIGNAL * k * sigma
         )
 
     @property
@@ -154,9 +162,9 @@ class CountedEvaluation:
         makes it larger than it is. None where no bin shows.
         """
         bins = self.reliability
-        known = sum(each.records for each in bins)
-        gaps = sum(each.records * abs(each.accuracy - each.confidence) for each in bins)
-        return gaps / known if known else None
+        total = sum(cell.records for cell in bins)
+        gaps = sum(group.records * abs(group.accuracy - group.confidence) for group in bins)
+        return gaps / total if total else None
 
     @property
     def log_loss(self) -> float | None:
@@ -164,16 +172,16 @@ class CountedEvaluation:
         counts as shared out equally among the other classes.
         """
         bins, others = self.reliability, self.counting.classes - 1
-        known = sum(each.records for each in bins)
+        total = sum(cell.records for cell in bins)
         lost = sum(
-            -each.records
+            -group.records
             * (
-                each.accuracy * log(each.confidence)
-                + (1 - each.accuracy) * log((1 - each.confidence) / others)
+                group.accuracy * log(group.confidence)
+                + (1 - group.accuracy) * log((1 - group.confidence) / others)
             )
-            for each in bins
+            for group in bins
         )
-        return lost / known if known else None
+        return lost / total if total else None
 
     @property
     def auc(self) -> float | None:
@@ -181,8 +189,8 @@ class CountedEvaluation:
         if self.counting.classes != 2:
             return None
         # from surest of the first class to surest of the second
-        scores = [np.concatenate([each[0, ::-1], each[1]]) for each in self._likely]
-        negative, positive = (np.maximum(each, 0.0) for each in scores)
+        scores = [np.concatenate([table[0, ::-1], table[1]]) for table in self._adjusted_counts]
+        negative, positive = (np.maximum(row, 0.0) for row in scores)
         pairs = float(negative.sum() * positive.sum())
         below = np.cumsum(negative) - negative / 2
         return float(below @ positive) / pairs if pairs else None
@@ -217,11 +225,11 @@ class CountedEvaluation:
             "accuracy": vars(self.accuracy),
             "majority_class": self.majority_class,
             "majority_accuracy": self.majority,
-            "recall": [None if each is None else vars(each) for each in self.recall],
+            "recall": [None if estimate is None else vars(estimate) for estimate in self.recall],
             "auc": self.auc,
             "log_loss": self.log_loss,
             "calibration_error": self.calibration_error,
-            "reliability": [vars(each) for each in self.reliability],
+            "reliability": [vars(group) for group in self.reliability],
             "confusion": self.confusion.tolist(),
             "counts": self.counts.tolist(),
             "noise": self.counting.stddev,
@@ -280,13 +288,13 @@ def count(
     CountedEvaluation
         Nothing in it but the release and public settings.
     """
-    drawn = Secure() if source is None else source
+    noise_source = Secure() if source is None else source
     return CountedEvaluation.of(
-        counting.released(exact_counts(model, x, truth, counting), drawn, server),
+        counting.released(exact_counts(model, x, truth, counting), noise_source, server),
         counting,
         classes=model.classes,
         records=len(truth),
-        source=drawn.name,
+        source=noise_source.name,
     )
 
 
@@ -322,7 +330,7 @@ def pooled(parts: Sequence[CountedEvaluation]) -> CountedEvaluation:
     )
 
 
-def charged(
+def privacy_charge(
     model: Model, evaluation: CountedEvaluation, *, same_people: bool, delta: float = 1e-6
 ) -> dict[str, Any]:
     """Who can learn what about the people who were counted, as a model's ``privacy`` tells it.
@@ -343,32 +351,32 @@ def charged(
     dict
         ``lines``, and in ``counted`` what they count: the evaluation, or its sum with the training.
     """
-    own = evaluation.ledger(delta)
-    lines = own.lines()
+    ledger = evaluation.ledger(delta)
+    lines = ledger.lines()
     if same_people:
         trained = {(line.data, line.adversary): line for line in model.lines()}
         lines = [_sum(trained[line.data, line.adversary], line) for line in lines]
-    told = [
+    rows = [
         {**vars(line), "epsilon": "inf" if isinf(line.epsilon) else line.epsilon} for line in lines
     ]
-    for line in told:
+    for line in rows:
         line.pop("colluding")
     return {
         "source": evaluation.source,
         "delta": max(line.delta for line in lines),
-        "lines": told,
+        "lines": rows,
         "counted": SAME if same_people else OTHERS,
     }
 
 
-def _sum(training: Line, evaluation: Line) -> Line:
+def _sum(training: LedgerRow, evaluation: LedgerRow) -> LedgerRow:
     """Both together. Of a training that only its lines tell of, ε and δ can be added and no more;
     so can log odds, each of which holds but for its δ.
     """
     if isinf(evaluation.epsilon):
         return evaluation
     sure = (training.certainty, evaluation.certainty)
-    odds = [log(each / (1 - each)) if each < 1 else inf for each in sure]
+    odds = [log(certainty / (1 - certainty)) if certainty < 1 else inf for certainty in sure]
     return replace(
         evaluation,
         epsilon=training.epsilon + evaluation.epsilon,

@@ -42,7 +42,7 @@ def model_html(model: "Model") -> str:
 
 def _facts(model: "Model") -> notebook.Sheet:
     records = model.provenance.get("records_per_server", [])
-    told = {
+    facts = {
         "classes": ", ".join(map(str, model.classes)),
         "features": f"{model.coefficients.shape[1]:,}",
         "records": f"{sum(records):,} of {len(records)} servers" if records else "",
@@ -51,10 +51,10 @@ def _facts(model: "Model") -> notebook.Sheet:
     }
     if model.expected is not None:
         right = model.expected.accuracy
-        told["accuracy to expect"] = (
+        facts["accuracy to expect"] = (
             f"{right.middle:.0%} ({right.low:.0%} to {right.high:.0%}), by what was released"
         )
-    return notebook.Sheet(columns=("", ""), rows=tuple((k, v) for k, v in told.items() if v))
+    return notebook.Sheet(columns=("", ""), rows=tuple((k, v) for k, v in facts.items() if v))
 
 
 def _method(model: "Model") -> str:

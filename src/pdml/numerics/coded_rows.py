@@ -83,7 +83,7 @@ def weight(micro_epsilon: int, levels: int) -> float:
         return int((exact * _UNIT).to_integral_value(rounding=ROUND_FLOOR)) / _UNIT
 
 
-def laid_out(
+def layout_blocks(
     start: int, mass: float, questions: Sequence[tuple[str, float, Sequence[int], int]]
 ) -> tuple[Block, ...]:
     """Blocks one after the other from column ``start`` on; each has the part of a row's squared
@@ -97,9 +97,9 @@ def laid_out(
         Of a whole row (`encoding.scaling`).
     questions : sequence of (name, mass, menu in millionths, levels)
     """
-    found = []
-    for name, own, menu, levels in questions:
-        length = MARGIN * sqrt((1.0 - CONSTANT * CONSTANT) * (own / mass))
+    blocks = []
+    for name, question_mass, menu, levels in questions:
+        length = MARGIN * sqrt((1.0 - CONSTANT * CONSTANT) * (question_mass / mass))
         loudest = weight(menu[0], levels) * sqrt(1.0 - 1.0 / levels)
         block = Block(
             name=name,
@@ -109,9 +109,9 @@ def laid_out(
             length=length,
             epsilon=menu[-1] / _MILLION,
         )
-        found.append(block)
+        blocks.append(block)
         start += levels
-    return tuple(found)
+    return tuple(blocks)
 
 
 def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Block]) -> Array:
@@ -132,12 +132,14 @@ def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Bloc
     (d, d) array
         Unbiased for what S would be with true answers.
     """
-    found = square_sum.copy()
+    estimate = square_sum.copy()
     for block in blocks:
         code, share = first[block.columns] / block.scale, 1 / block.levels
-        own = np.diag(code + size * share) - share * np.add.outer(code, code) - size * share**2
-        found[block.columns, block.columns] = block.scale**2 * own
-    return found
+        expectation = (
+            np.diag(code + size * share) - share * np.add.outer(code, code) - size * share**2
+        )
+        estimate[block.columns, block.columns] = block.scale**2 * expectation
+    return estimate
 
 
 def variance(blocks: Sequence[Block], width: int) -> float:

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pdml
-from pdml.accounting import Line
+from pdml.accounting import LedgerRow
 from pdml.formatting import numbers
-from pdml.model.model import lines_of
+from pdml.model.model import read_ledger_rows
 from pdml.model.private_evaluation import CountedEvaluation
 from pdml.pages.evaluation_text import Assessment
 from pdml.pages.training_page import Page
@@ -40,7 +40,7 @@ def evaluation_page(
     source : str
         The table's name.
     privacy : dict, optional
-        What the release tells (`pdml.model.private_evaluation.charged`).
+        What the release tells (`pdml.model.private_evaluation.privacy_charge`).
 
     Returns
     -------
@@ -48,8 +48,8 @@ def evaluation_page(
         For `pdml.pages.training_page.write`.
     """
     view = Assessment(evaluation=evaluation)
-    lines: tuple[Line, ...] = () if privacy is None else tuple(lines_of(privacy))
-    found = evaluation.accuracy
+    lines: tuple[LedgerRow, ...] = () if privacy is None else tuple(read_ledger_rows(privacy))
+    accuracy = evaluation.accuracy
     where = f" of {source}" if source else ""
     on = f"on {numbers.count(evaluation.records, 'record')}{where}"
     counted = () if privacy is None else (f"The ledger counts {privacy['counted']}.",)
@@ -58,7 +58,7 @@ def evaluation_page(
         lead=f"How well the model predicts {numbers.count(evaluation.records, 'record')}{where}.",
         n_servers=1,
         edges=(),
-        released_accuracy=found if isinstance(found, float) else found.value,
+        released_accuracy=accuracy if isinstance(accuracy, float) else accuracy.value,
         accuracy_note=on,
         assessment=view,
         doubts=tuple(filter(None, [view.verdict])),
@@ -66,5 +66,5 @@ def evaluation_page(
         lines=lines,
         source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
         notes=counted,
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
     )

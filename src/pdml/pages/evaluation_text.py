@@ -44,14 +44,14 @@ class Assessment:
 
     @property
     def _noise(self) -> "Counting | None":
-        found = self.evaluation
-        return found.counting if isinstance(found, CountedEvaluation) else None
+        evaluation = self.evaluation
+        return evaluation.counting if isinstance(evaluation, CountedEvaluation) else None
 
     @property
     def verdict(self) -> str:
         """One sentence where the model is no better than guessing; else ""."""
-        found = self.evaluation.accuracy
-        reached = found if isinstance(found, float) else found.high
+        accuracy = self.evaluation.accuracy
+        reached = accuracy if isinstance(accuracy, float) else accuracy.high
         if reached > self.evaluation.majority:
             return ""
         return (
@@ -73,8 +73,8 @@ class Assessment:
 
     def facts(self) -> Iterator[Fact]:
         """The figures in the order in which people ask for them."""
-        found = self.evaluation
-        yield Fact("Accuracy", _share(found.accuracy), self.interval)
+        evaluation = self.evaluation
+        yield Fact("Accuracy", _share(evaluation.accuracy), self.interval)
         yield self.majority
         if self.reference is not None:
             yield Fact(WITHOUT, numbers.percent(self.reference), REFERENCE)
@@ -82,20 +82,24 @@ class Assessment:
 
     def further(self) -> Iterator[Fact]:
         """Those beside the accuracy and what it is held against."""
-        found = self.evaluation
-        if found.auc is not None:
-            several = ", the mean of each class against the rest" if len(found.classes) > 2 else ""
+        evaluation = self.evaluation
+        if evaluation.auc is not None:
+            several = (
+                ", the mean of each class against the rest" if len(evaluation.classes) > 2 else ""
+            )
             binned = ", by bins of the score" if self.noisy else ""
-            said = "the chance that the right one of two records scores higher"
-            yield Fact("AUC", numbers.significant(found.auc), said + several + binned)
-        if found.calibration_error is not None:
-            said = "how far its confidence lies from how often it is right, on average"
+            meaning = "the chance that the right one of two records scores higher"
+            yield Fact("AUC", numbers.significant(evaluation.auc), meaning + several + binned)
+        if evaluation.calibration_error is not None:
+            meaning = "how far its confidence lies from how often it is right, on average"
             more = "; noise makes it larger" if self.noisy else ""
-            yield Fact("Calibration error", numbers.percent(found.calibration_error), said + more)
-        if found.log_loss is not None:
-            said = "-ln of the probability that the true class was given, on average"
+            yield Fact(
+                "Calibration error", numbers.percent(evaluation.calibration_error), meaning + more
+            )
+        if evaluation.log_loss is not None:
+            meaning = "-ln of the probability that the true class was given, on average"
             more = ", by bins" if self.noisy else ""
-            yield Fact("Log loss", numbers.significant(found.log_loss), said + more)
+            yield Fact("Log loss", numbers.significant(evaluation.log_loss), meaning + more)
 
     @property
     def _folded(self) -> bool:
@@ -105,17 +109,19 @@ class Assessment:
     @property
     def columns(self) -> list[tuple[str, str]]:
         """Of the matrix: name and style."""
-        said = [] if self._folded else [f"said {name}" for name in self.evaluation.classes]
-        return [("True class", ""), *((name, "number") for name in [*said, "Recall"])]
+        predictions = [] if self._folded else [f"said {name}" for name in self.evaluation.classes]
+        return [("True class", ""), *((name, "number") for name in [*predictions, "Recall"])]
 
     def rows(self) -> Iterator[tuple[str, list[str], str, str]]:
         """For each true class how many were called what, its recall, and that one's interval."""
-        found = self.evaluation
-        for name, counts, recall in zip(found.classes, found.confusion, found.recall, strict=True):
-            cells = [] if self._folded else [numbers.count(round(float(each))) for each in counts]
-            told = "too few to tell" if self.noisy else "no records"
-            shown = told if recall is None else _share(recall)
-            yield str(name), cells, shown, "" if recall is None else _ends(recall)
+        evaluation = self.evaluation
+        for name, counts, recall in zip(
+            evaluation.classes, evaluation.confusion, evaluation.recall, strict=True
+        ):
+            cells = [] if self._folded else [numbers.count(round(float(count))) for count in counts]
+            placeholder = "too few to tell" if self.noisy else "no records"
+            recall_text = placeholder if recall is None else _share(recall)
+            yield str(name), cells, recall_text, "" if recall is None else _ends(recall)
 
     @property
     def caption(self) -> str:
@@ -135,15 +141,15 @@ class Assessment:
         if not bins:
             return
         lowest = float(edges(len(self.evaluation.classes), 1)[0])
-        most = max(each.records for each in bins)
-        said = "; ".join(
-            f"where it is about {numbers.percent(each.confidence)} sure, "
-            f"{numbers.percent(each.accuracy)} are right"
-            for each in bins
+        most = max(entry.records for entry in bins)
+        summary = "; ".join(
+            f"where it is about {numbers.percent(entry.confidence)} sure, "
+            f"{numbers.percent(entry.accuracy)} are right"
+            for entry in bins
         )
         blurred = " Noise moves every dot, the smaller the more." if self.noisy else ""
         yield plane_figure(
-            [(each.confidence, each.accuracy, each.records / most) for each in bins],
+            [(entry.confidence, entry.accuracy, entry.records / most) for entry in bins],
             Scale(lowest, 1.0, write=numbers.percent_tick),
             Scale(0.0, 1.0, write=numbers.percent_tick),
             x="How sure the model is of its choice",
@@ -152,7 +158,7 @@ class Assessment:
             heading="Does it know how sure it may be?",
             caption="On the dashed line it is right as often as it says. Below that it is "
             f"overconfident, above it too modest. Large dots are many records.{blurred}",
-            words=f"Of the model's own choices: {said}.",
+            words=f"Of the model's own choices: {summary}.",
         )
 
 

@@ -2,13 +2,13 @@
 
 from math import isinf
 
-from pdml.accounting import Line
+from pdml.accounting import LedgerRow
 from pdml.formatting import numbers
 
 HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing
 
 
-def sure(line: Line) -> str:
+def sure(line: LedgerRow) -> str:
     """What somebody at even odds can come to believe.
 
     Parameters

@@ -58,7 +58,7 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Promised:
+class NoticeSummary:
     """What people were told before they were asked."""
 
     organiser: str
@@ -76,7 +76,7 @@ class Outlook:
 
     title: str
     question: str
-    promised: Promised | None  # None in a study that is only tried out
+    promised: NoticeSummary | None  # None in a study that is only tried out
     records: int
     min_records: int
     estimates: tuple[Estimate, ...]
@@ -111,10 +111,10 @@ def preview(study: Study, summary: Summary) -> Outlook:
     m, classes = summary.reports, len(study.classes)
     weights = {epsilon: float(keep_weight(epsilon / MILLION, classes)) for epsilon in used}
     spread = sum(summary.per_epsilon[epsilon] * weight**2 for epsilon, weight in weights.items())
-    held = Outlook(
+    outlook = Outlook(
         title=study.title,
         question=study.question,
-        promised=_promised(study, summary.taken_at),
+        promised=_summarise_notice(study, summary.taken_at),
         records=m,
         min_records=study.min_records,
         estimates=estimates(study.classes, summary.per_epsilon_and_class),
@@ -122,23 +122,27 @@ def preview(study: Study, summary: Summary) -> Outlook:
         worth=m**2 / spread if used else 0.0,
     )
     return (
-        _with_plan(held, study, study.plan, summary.server, [epsilon / MILLION for epsilon in used])
+        _with_plan(
+            outlook, study, study.plan, summary.server, [epsilon / MILLION for epsilon in used]
+        )
         if used and study.plan is not None
-        else held
+        else outlook
     )
 
 
-def _promised(study: Study, now: float) -> Promised | None:
+def _summarise_notice(study: Study, now: float) -> NoticeSummary | None:
     who, notice, consent = study.organiser, study.notice, study.consent
     if who is None or notice is None or consent is None:
         return None
     left = notice.retention.timestamp() - now
-    return Promised(
+    return NoticeSummary(
         organiser=who.name,
         contact=who.contact,
         consent_version=consent.version,
         consent_digest=consent.digest,
-        languages=tuple(filter(None, (study.language, *(each.code for each in study.languages)))),
+        languages=tuple(
+            filter(None, (study.language, *(language.code for language in study.languages)))
+        ),
         retention=f"{notice.retention:%Y-%m-%d %H:%M} UTC",
         days_left=int(left // 86_400) if left > 0 else None,
     )
@@ -154,7 +158,7 @@ def estimates(
     n̂_k put for n_k.
     """
     total = sum(map(sum, counts.values()))
-    found = []
+    results = []
     for k, name in enumerate(classes):
         number = variance = grain = 0.0
         for micro, reported in counts.items():
@@ -167,27 +171,27 @@ def estimates(
             variance += (likely * p * (1 - p) + (m - likely) * q * (1 - q)) / (1 - p - q) ** 2
         reports = sum(reported[k] for reported in counts.values())
         people = total or 1
-        found.append(
+        results.append(
             Estimate(name, reports, number / people, sqrt(variance) / people, grain / people)
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def _with_plan(
-    held: Outlook, study: Study, plan: TrainingPlan, server: str, epsilons: Sequence[float]
+    outlook: Outlook, study: Study, plan: TrainingPlan, server: str, epsilons: Sequence[float]
 ) -> Outlook:
-    place = study.place(server, records=held.records, epsilons=epsilons)
+    place = study.place(server, records=outlook.records, epsilons=epsilons)
     ledger = Ledger(((place.flip(), *plan.events(place)),), source="planned", classes=place.classes)
     budget = study.budget or Budget(features_delta=ledger.delta, labels_delta=ledger.delta)
     rows = []
     for data in ("features", "label"):
         allowed, delta = budget.bound(data)
-        told = ledger.profile(data, "other servers", 0, colluding=budget.colluding)
+        profile = ledger.profile(data, "other servers", 0, colluding=budget.colluding)
         name = study_summary.SUBJECTS[data]
-        rows.append(Spending(name, profiles.epsilon_at(told, delta), allowed, delta))
+        rows.append(Spending(name, profiles.epsilon_at(profile, delta), allowed, delta))
     safe = None if study.budget is None else plan.last_safe_round(place, budget=study.budget)
     return replace(
-        held,
+        outlook,
         rounds=plan.rounds,
         spending=tuple(rows),
         whom=budget.whom,

@@ -51,8 +51,8 @@ class OperatorPage:
     @property
     def problems(self) -> list[tuple[str, str, int]]:
         """Code, meaning and number of refusals, most frequent first."""
-        told = sorted(self.summary.problems.items(), key=lambda item: (-item[1], item[0]))
-        return [(c, PROBLEMS[c].title if c in PROBLEMS else "", n) for c, n in told]
+        counts = sorted(self.summary.problems.items(), key=lambda item: (-item[1], item[0]))
+        return [(c, PROBLEMS[c].title if c in PROBLEMS else "", n) for c, n in counts]
 
     @property
     def minutes(self) -> Figure:

@@ -20,7 +20,7 @@ from pdml.device.languages import constant
 from pdml.encoding.scaling import LIMIT
 from pdml.errors import InvalidInput
 from pdml.formatting.markup import Markup, policy_hash
-from pdml.model.export.javascript import ANY, Worksheet, worksheet
+from pdml.model.export.javascript import ANY, DevicePipeline, device_pipeline
 from pdml.model.model import Model
 from pdml.pages import languages
 from pdml.pages.languages import Share, catalogues
@@ -58,9 +58,9 @@ class Field:
             return ""
         low, high = self.attribute["range"]
         if high == ANY:
-            return languages.said(language, "number.hint.any")
+            return languages.translate(language, "number.hint.any")
         key = "number.hint.whole" if self.attribute.get("whole") else "number.hint"
-        return languages.said(language, key, low=low, high=high)
+        return languages.translate(language, key, low=low, high=high)
 
     @property
     def optional(self) -> bool:
@@ -81,12 +81,12 @@ class PredictionPage:
     code: str = "en"  # of the page's own words
 
     @cached_property
-    def sheet(self) -> Worksheet:
-        return worksheet(self.model)
+    def sheet(self) -> DevicePipeline:
+        return device_pipeline(self.model)
 
     def say(self, key: str, **values: str | float) -> Markup:
         """A sentence of the page's own."""
-        return languages.said(self.code, key, **values)
+        return languages.translate(self.code, key, **values)
 
     @property
     def direction(self) -> str:
@@ -118,16 +118,20 @@ class PredictionPage:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        shown = self.texts.classes if self.texts is not None else self.model.classes
-        return tuple(map(str, shown))
+        names = self.texts.classes if self.texts is not None else self.model.classes
+        return tuple(map(str, names))
 
     @cached_property
     def fields(self) -> list[Field]:
-        asked = self.sheet.attributes
-        plain = [Question(one["name"], one["name"], "", one.get("levels", ())) for one in asked]
+        attributes = self.sheet.attributes
+        plain = [
+            Question(attribute["name"], attribute["name"], "", attribute.get("levels", ()))
+            for attribute in attributes
+        ]
         wording: Sequence[Question] = plain if self.texts is None else self.texts.attributes
         return [
-            Field(attribute=one, wording=said) for one, said in zip(asked, wording, strict=True)
+            Field(attribute=attribute, wording=question)
+            for attribute, question in zip(attributes, wording, strict=True)
         ]
 
     @property
@@ -144,14 +148,14 @@ class PredictionPage:
     @property
     def quality(self) -> Iterator[Markup]:
         """How good the model is, as far as its file says so."""
-        told = self.model.expected
-        if told is None:
+        expectation = self.model.expected
+        if expectation is None:
             yield self.say("trust.silent")
         else:
-            low, high = Share(told.accuracy.low), Share(told.accuracy.high)
+            low, high = Share(expectation.accuracy.low), Share(expectation.accuracy.high)
             yield self.say("trust.expected", low=low, high=high)
-            if told.confidence > told.accuracy.high:
-                yield self.say("trust.surer", sure=Share(told.confidence))
+            if expectation.confidence > expectation.accuracy.high:
+                yield self.say("trust.surer", sure=Share(expectation.confidence))
         yield self.say("trust.largest")
 
     @property
@@ -176,9 +180,9 @@ class PredictionPage:
 
     @cached_property
     def script(self) -> Markup:
-        told = {"sheet": self.sheet.to_dict(), "classes": self.classes, "language": self.code}
-        given = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-        data = given.replace("<", "\\u003c")  # no tag ends the script
+        payload = {"sheet": self.sheet.to_dict(), "classes": self.classes, "language": self.code}
+        text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+        data = text.replace("<", "\\u003c")  # no tag ends the script
         parts = (
             '"use strict";\n',
             _asset("device", "encoding.js"),

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pdml
 from pdml.accounting.provenance import DEVICES, note
-from pdml.consortium.outcome import ONE_DOMAIN
+from pdml.consortium.outcome import SINGLE_DOMAIN
 from pdml.formatting import numbers
 from pdml.pages.charts.coefficients import coefficient_figure
 from pdml.pages.training_page import Page, ServerRow, render
 
 if TYPE_CHECKING:
-    from pdml.consortium.outcome import Outcome
-    from pdml.consortium.result_folder import Result
+    from pdml.consortium.outcome import ConsortiumResult
+    from pdml.consortium.result_folder import SignedResult
     from pdml.model.history import History
     from pdml.simulation.study_training import TrainedStudy
     from pdml.study import Study
@@ -42,15 +42,17 @@ def training_page(trained: "TrainedStudy") -> Page:
     Page
         For `pdml.pages.training_page.write`.
     """
-    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}"
+    creation_note = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}"
     page = _page(trained.study, trained.outcome, trained.history)
     figure = coefficient_figure(
         trained.outcome.intervals, trained.study.encoder.feature_names, trained.study.classes
     )
-    return replace(page, notes=notes_of(trained.outcome), coefficients=figure, made=made)
+    return replace(
+        page, notes=notes_of(trained.outcome), coefficients=figure, creation_note=creation_note
+    )
 
 
-def result_page(result: "Result") -> str:
+def result_page(result: "SignedResult") -> str:
     """The page of a result.
 
     Parameters
@@ -68,10 +70,10 @@ def result_page(result: "Result") -> str:
     return render(replace(page, notes=(*notes_of(outcome), _CLAIMS), signed=True))
 
 
-def _page(study: "Study", outcome: "Outcome", history: "History") -> Page:
+def _page(study: "Study", outcome: "ConsortiumResult", history: "History") -> Page:
     """What both have in common."""
     contract, graph = outcome.contract, outcome.contract.graph
-    plan = {name: told for name, told in contract.plan.to_dict().items() if told is not None}
+    plan = {name: value for name, value in contract.plan.to_dict().items() if value is not None}
     rows = zip(outcome.parts, graph.degrees.tolist(), strict=True)
     return Page(
         title=study.title,
@@ -90,12 +92,12 @@ def _page(study: "Study", outcome: "Outcome", history: "History") -> Page:
             "study hash": study.hash,
             "job": contract.job,
             "terms": contract.digest,
-            **{name.replace("_", " "): str(told) for name, told in plan.items()},
+            **{name.replace("_", " "): str(value) for name, value in plan.items()},
         },
     )
 
 
-def lead(study: "Study", outcome: "Outcome") -> str:
+def lead(study: "Study", outcome: "ConsortiumResult") -> str:
     """What was trained on, in a sentence.
 
     Parameters
@@ -121,7 +123,7 @@ def lead(study: "Study", outcome: "Outcome") -> str:
     return f"{data}, classes {classes}; labels randomised {where}; {sizes}."
 
 
-def notes_of(outcome: "Outcome") -> tuple[str, ...]:
+def notes_of(outcome: "ConsortiumResult") -> tuple[str, ...]:
     """What a reader must know about each server's data, and about the ledger.
 
     Parameters
@@ -134,12 +136,12 @@ def notes_of(outcome: "Outcome") -> tuple[str, ...]:
     tuple of str
         Sentences.
     """
-    said = [f"The ledger counts {outcome.counted}."]
+    notes = [f"The ledger counts {outcome.ledger_scope}."]
     for part in outcome.parts:
         used = f"{part.server}'s data set was used before; its ledger holds the earlier jobs too."
-        said += [note(part.server, part.randomised_by), used if part.earlier else ""]
-    if not outcome.own_nodes:
-        said.append(f"{ONE_DOMAIN.capitalize()}. {_TOGETHER}")
+        notes += [note(part.server, part.randomised_by), used if part.earlier else ""]
+    if not outcome.separate_nodes:
+        notes.append(f"{SINGLE_DOMAIN.capitalize()}. {_TOGETHER}")
     if outcome.source == "simulated":
-        said.append(_SIMULATED)
-    return tuple(sentence for sentence in said if sentence)
+        notes.append(_SIMULATED)
+    return tuple(sentence for sentence in notes if sentence)

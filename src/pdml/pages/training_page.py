@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Protocol
 
 from pdml._types import Array
-from pdml.accounting import Line
-from pdml.accounting.ledger_row import few_coalitions
+from pdml.accounting import LedgerRow
+from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
 from pdml.numerics.sums.expected_accuracy import Expectation
@@ -67,14 +67,14 @@ class Page:
     accuracy_note: str = ""  # "on 5,000 fresh test records"
     assessment: Assessment | None = None  # how well it predicts
     coefficients: Figure | None = None  # with what noise does to them
-    lines: tuple[Line, ...] = ()  # the ledger
-    coalitions: tuple[Line, ...] = ()  # against one to all other servers, where that differs
+    lines: tuple[LedgerRow, ...] = ()  # the ledger
+    coalitions: tuple[LedgerRow, ...] = ()  # against one to all other servers, where that differs
     source: str  # of the noise; "simulated" protects nobody
     doubts: tuple[str, ...] = ()  # why the model may be of no use: measured, told or expected
     keep: str = ""  # why the page itself is not to be shown
     settings: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what no noise protects, and anything else a reader must know
-    made: str = ""
+    creation_note: str = ""
     # Of what several organisations have signed: distances are known along links only, and the bytes
     # are the same on every machine, which those of a layout by linear algebra are not.
     signed: bool = False
@@ -102,11 +102,11 @@ class Page:
         return sum(row.records for row in self.servers)
 
     @property
-    def small_coalitions(self) -> tuple[Line, ...]:
+    def small_coalitions(self) -> tuple[LedgerRow, ...]:
         """Against one other server and against half of them; the table has those against all."""
         others = max((line.colluding or 0 for line in self.coalitions), default=0)
-        shown = few_coalitions(others)[:-1] if others > 1 else [1]
-        return tuple(line for line in self.coalitions if line.colluding in shown)
+        sizes = representative_coalition_sizes(others)[:-1] if others > 1 else [1]
+        return tuple(line for line in self.coalitions if line.colluding in sizes)
 
     @property
     def measured(self) -> bool:
@@ -121,7 +121,9 @@ class Page:
     @property
     def apart(self) -> list[float]:
         """Distances between models, round by round."""
-        return [] if self.history is None else [float(each) for each in self.history.consensus]
+        return (
+            [] if self.history is None else [float(distance) for distance in self.history.consensus]
+        )
 
     def figures(self) -> Iterator[Figure]:
         """As many as there is something to show in."""
@@ -132,7 +134,7 @@ class Page:
             )
         if self.history is not None:
             risk, noise, spent = (
-                [float(each) for each in getattr(self.history, name)]
+                [float(value) for value in getattr(self.history, name)]
                 for name in ("risk", "noise", "spent")
             )
             yield training_charts.spent_figure(spent, self._delta())
@@ -159,8 +161,8 @@ class Page:
     def _delta(self) -> float | None:
         """Of the features against other servers, if the ledger tells."""
         wanted = ("features", "other servers")
-        told = (line.delta for line in self.lines if (line.data, line.adversary) == wanted)
-        return next(told, None)
+        deltas = (line.delta for line in self.lines if (line.data, line.adversary) == wanted)
+        return next(deltas, None)
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:

@@ -15,12 +15,12 @@ from pdml.simulation.training_result import INSIDE
 
 if TYPE_CHECKING:
     from pdml.simulation.demo_training import Demo
-    from pdml.simulation.training_result import Trained
+    from pdml.simulation.training_result import TrainingResult
 
 WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
 
 
-def table_page(trained: "Trained") -> Page:
+def table_page(trained: "TrainingResult") -> Page:
     """The page of a table's training.
 
     Parameters
@@ -34,15 +34,15 @@ def table_page(trained: "Trained") -> Page:
         For `pdml.pages.training_page.write`. A function of releases and public settings, unless
         diagnostics were asked for.
     """
-    shown = trained.simulation.diagnostics
+    diagnostics = trained.simulation.diagnostics
     return _page(
         trained,
         title=f"{trained.model.label}, learnt from {Path(trained.source).name}",
         lead=table_lead(trained),
-        accuracies=shown,
-        accuracy_note=INSIDE if trained.test_records and not shown else measured_on(trained),
-        told={"label epsilon": _label_epsilon(trained)},
-        reference_accuracy=trained.reference_accuracy if shown else None,
+        accuracies=diagnostics,
+        accuracy_note=INSIDE if trained.test_records and not diagnostics else measured_on(trained),
+        extra_settings={"label epsilon": _label_epsilon(trained)},
+        reference_accuracy=trained.reference_accuracy if diagnostics else None,
         reference_note=REFERENCE,
     )
 
@@ -62,8 +62,8 @@ def demo_page(demo: "Demo") -> Page:
         For `pdml.pages.training_page.write`.
     """
     trained, unprotected = demo.private, demo.unprotected
-    shown = trained.simulation.diagnostics and trained.rounds
-    risk = float(unprotected.history.risk[-1]) if shown else None
+    show_risk = trained.simulation.diagnostics and trained.rounds
+    risk = float(unprotected.history.risk[-1]) if show_risk else None
     graph = trained.simulation.graph_
     return _page(
         trained,
@@ -72,20 +72,22 @@ def demo_page(demo: "Demo") -> Page:
         f"{demo.epsilon:g}; {numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}.",
         accuracies=True,
         accuracy_note=f"on {demonstration.TESTED:,} fresh records of the same kind",
-        told={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
+        extra_settings={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
         reference_accuracy=unprotected.accuracy,
         reference_risk=risk,
     )
 
 
-def table_lead(trained: "Trained") -> str:
+def table_lead(trained: "TrainingResult") -> str:
     """What was trained on, how, and by how many."""
     model, graph = trained.model, trained.simulation.graph_
-    known = [str(name) for name in model.classes]
-    classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
-    own = trained.epsilon_column
+    names = [str(name) for name in model.classes]
+    classes = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    column = trained.epsilon_column
     randomised = (
-        f"each person's own epsilon (column {own})" if own else f"epsilon {_label_epsilon(trained)}"
+        f"each person's own epsilon (column {column})"
+        if column
+        else f"epsilon {_label_epsilon(trained)}"
     )
     return (
         f"{trained.records:,} records with {len(model.feature_names)} features, classes "
@@ -94,7 +96,7 @@ def table_lead(trained: "Trained") -> str:
     )
 
 
-def assessed(trained: "Trained") -> Assessment | None:
+def assess(trained: "TrainingResult") -> Assessment | None:
     """How well it predicts, if it was measured: to be kept inside where the records are
     somebody's.
     """
@@ -103,16 +105,16 @@ def assessed(trained: "Trained") -> Assessment | None:
     return Assessment(evaluation=trained.evaluation, reference=trained.reference_accuracy)
 
 
-def measured_on(trained: "Trained") -> str:
+def measured_on(trained: "TrainingResult") -> str:
     """What an accuracy was measured on."""
     if not trained.test_records:
         return "no records were kept to measure it on"
     return f"on {trained.test_records:,} records that were not trained on"
 
 
-def remarks(trained: "Trained") -> list[str]:
+def remarks(trained: "TrainingResult") -> list[str]:
     """What whoever chose the settings should know about where they lead: it follows from them."""
-    said = [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
+    sentences = [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
     line = trained.ledger.line("features", "other servers")
     if line.certainty > WEAK:
         spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
@@ -122,18 +124,20 @@ def remarks(trained: "Trained") -> list[str]:
             if trained.rounds
             else "add more noise to the sums"
         )
-        said.append(
+        sentences.append(
             f"Against all other servers together, features are {how} protected (epsilon "
             f"{numbers.significant(spent)}): {way_out}."
         )
-    return [*said, f"The ledger counts {trained.model.privacy['counted']}."]
+    return [*sentences, f"The ledger counts {trained.model.privacy['counted']}."]
 
 
-def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more: Any) -> Page:
+def _page(
+    trained: "TrainingResult", *, accuracies: bool, extra_settings: dict[str, str], **more: Any
+) -> Page:
     """``accuracies``: show them, because the records they were measured on are nobody's, or because
     that was asked for.
     """
-    assessment = assessed(trained)
+    assessment = assess(trained)
     measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
     return Page(
         history=trained.history if trained.rounds else None,
@@ -153,23 +157,23 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
         doubts=(*measured, *trained.simulation.doubts_),
-        settings=_settings(trained, told),
+        settings=_settings(trained, extra_settings),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
         **more,
     )
 
 
-def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
+def _settings(trained: "TrainingResult", extra_settings: dict[str, str]) -> dict[str, str]:
     """The public settings, as people read them."""
     plan = {
         name.replace("_", " "): numbers.setting(value)
         for name, value in trained.model.plan.items()
         if value is not None
     }
-    return {**told, **plan, "norm bound": numbers.setting(trained.model.norm_bound)}
+    return {**extra_settings, **plan, "norm bound": numbers.setting(trained.model.norm_bound)}
 
 
-def _label_epsilon(trained: "Trained") -> str:
-    own, same = trained.epsilon_column, trained.simulation.epsilon
-    return f"column {own}" if own else "inf" if same is None else f"{same:g}"
+def _label_epsilon(trained: "TrainingResult") -> str:
+    column, same = trained.epsilon_column, trained.simulation.epsilon
+    return f"column {column}" if column else "inf" if same is None else f"{same:g}"

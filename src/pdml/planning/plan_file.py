@@ -65,12 +65,12 @@ class SavedPlan:
             if why := FORMAT.refusal_of(data, f"the plan {str(path)!r}"):
                 raise InvalidInput(why)
             content = decode(data)
-            found = cls(
+            saved_plan = cls(
                 plan=TrainingPlan.from_dict(content["plan"]),
                 links=tuple((int(a), int(b)) for a, b in content["links"]),
                 budget=_budget(content["budget"]),
             )
-            _ = found.n_servers  # there is at least one link
+            _ = saved_plan.n_servers  # there is at least one link
         except OSError as error:
             raise DataError(
                 f"the plan {str(path)!r} cannot be read: {error.strerror or error}"
@@ -79,7 +79,7 @@ class SavedPlan:
             raise
         except (ValueError, TypeError, KeyError, AttributeError):
             raise DataError(f"{str(path)!r} is not a plan that `pdml plan --out` wrote") from None
-        return found
+        return saved_plan
 
 
 def _budget(allowed: dict[str, Any]) -> Budget:

@@ -12,10 +12,10 @@ from pdml.formatting import notebook
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.interval import Range
 from pdml.planning.explain.reasons import reasons, verdict
-from pdml.planning.explain.suggestions import Remedy, advice, remedies
+from pdml.planning.explain.suggestions import Suggestion, advice, find_suggestions
 from pdml.planning.forecast.utility import Forecast
 from pdml.planning.plan_file import SavedPlan
-from pdml.planning.search.candidates import Judged, Within, better_apart, pays
+from pdml.planning.search.candidates import Scores, SearchSpace, better_apart, pays
 from pdml.planning.search.rounds_search import Choice
 from pdml.planning.sizes import Row, Sizes, ledger, spent
 from pdml.planning.training_plan import TrainingPlan
@@ -47,9 +47,9 @@ class Proposal:
 
     budget: Budget
     sizes: Sizes
-    within: Within = field(repr=False)
+    within: SearchSpace = field(repr=False)
     plan: TrainingPlan
-    judged: Judged = field(compare=False, repr=False)
+    judged: Scores = field(compare=False, repr=False)
     public: bool = False
     choice: Choice | None = field(default=None, repr=False)
     most: float | None = field(default=None, repr=False)
@@ -62,7 +62,7 @@ class Proposal:
     @cached_property
     def candidates(self) -> dict[str, Forecast]:
         """Forecasts by name: see ``judged``."""
-        return {name: Forecast.of(each.reshape(-1, 2)) for name, each in self.judged.items()}
+        return {name: Forecast.of(scores.reshape(-1, 2)) for name, scores in self.judged.items()}
 
     @property
     def forecast(self) -> Forecast:
@@ -71,7 +71,7 @@ class Proposal:
 
     @property
     def _right(self) -> dict[str, Array]:
-        return {name: each[..., 1] for name, each in self.judged.items()}
+        return {name: scores[..., 1] for name, scores in self.judged.items()}
 
     @property
     def pays(self) -> bool:
@@ -92,22 +92,22 @@ class Proposal:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why this method, these settings and this much noise."""
-        asked = (self.plan, self._right, self.budget, self.sizes)
-        return reasons(*asked, choice=self.choice, most=self.most)
+        inputs = (self.plan, self._right, self.budget, self.sizes)
+        return reasons(*inputs, choice=self.choice, most=self.most)
 
     @cached_property
-    def remedies(self) -> tuple[Remedy, ...]:
+    def suggestions(self) -> tuple[Suggestion, ...]:
         """What would make joining pay, one setting at a time; nothing where it does, or where
         public records were rehearsed on.
         """
         if self.pays or self.public:
             return ()
-        return remedies(self.budget, self.sizes, self.within)
+        return find_suggestions(self.budget, self.sizes, self.within)
 
     @property
     def advice(self) -> str:
         """The verdict, and where joining does not pay what would make it."""
-        more = advice(self.remedies)
+        more = advice(self.suggestions)
         return f"{self.verdict}; {more}" if more else self.verdict
 
     @cached_property
@@ -123,8 +123,8 @@ class Proposal:
     def _repr_html_(self) -> str:
         """For notebooks."""
 
-        def share(one: Range) -> str:
-            return f"{one.middle:.1%} ({one.low:.0%} to {one.high:.0%})"
+        def share(interval: Range) -> str:
+            return f"{interval.middle:.1%} ({interval.low:.0%} to {interval.high:.0%})"
 
         budget = notebook.Sheet(
             caption=f"Against {self.budget.whom}",
@@ -137,8 +137,8 @@ class Proposal:
             caption="What each is expected to be worth, and where 80% of rehearsals lie",
             columns=("who predicts", "right", "as an unprotected model would"),
             rows=tuple(
-                (name, share(each.accuracy), share(each.agreement))
-                for name, each in self.candidates.items()
+                (name, share(forecast.accuracy), share(forecast.agreement))
+                for name, forecast in self.candidates.items()
             ),
         )
         advice = f"{self.advice[:1].upper()}{self.advice[1:]}."
@@ -164,7 +164,7 @@ class Proposal:
             "method": self.plan.method,
             "budget": rows,
             "colluding": self.budget.colluding,
-            "candidates": {name: each.to_dict() for name, each in self.candidates.items()},
+            "candidates": {name: forecast.to_dict() for name, forecast in self.candidates.items()},
             "pays": self.pays,
             "verdict": self.verdict,
             "reasons": list(self.reasons),

@@ -65,7 +65,7 @@ class RowSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(RowSpec):
+class ServerSpec(RowSpec):
     """What the events of one server depend on, beside the plan: public sizes, and no record.
 
     Parameters
@@ -169,4 +169,4 @@ class Place(RowSpec):
 
 def answers_of(blocks: Sequence[Block]) -> tuple[AnswerFlipped, ...]:
     """What answers in these columns went through."""
-    return tuple(AnswerFlipped(each.name, each.levels, each.epsilon) for each in blocks)
+    return tuple(AnswerFlipped(block.name, block.levels, block.epsilon) for block in blocks)

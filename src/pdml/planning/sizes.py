@@ -15,7 +15,7 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.attribute_noise import Answer, blocks_of
-from pdml.planning.server_spec import Place, answers_of
+from pdml.planning.server_spec import ServerSpec, answers_of
 from pdml.planning.training_plan import TrainingPlan
 
 
@@ -73,11 +73,11 @@ class Sizes:
             )
 
     @classmethod
-    def of(cls, places: Sequence[Place], epsilons: Array) -> Self:
+    def of(cls, places: Sequence[ServerSpec], epsilons: Array) -> Self:
         """Of servers in these places, whose people chose these ε."""
         first, largest = places[0], float(np.max(epsilons))
         smallest = float(np.min(epsilons))
-        found = cls(
+        sizes = cls(
             records=tuple(place.records for place in places),
             width=first.width,
             epsilon=largest,
@@ -85,37 +85,37 @@ class Sizes:
             norm_bound=first.norm_bound,
         )
         if smallest == largest:
-            return found
+            return sizes
         loud = labels.keep_weight(largest, first.classes) / labels.keep_weight(
             np.asarray(epsilons), first.classes
         )
-        return replace(found, smallest_epsilon=smallest, reports=float(np.sum(loud**2)))
+        return replace(sizes, smallest_epsilon=smallest, reports=float(np.sum(loud**2)))
 
     @property
-    def heard(self) -> float:
+    def effective_reports(self) -> float:
         """As how many reports of people with ``epsilon`` all reports count."""
         return self.reports or float(sum(self.records))
 
     @property
-    def alike(self) -> float:
+    def equivalent_epsilon(self) -> float:
         """The ε with which all would tell as much together, if everybody had the same: κ² is to
         that of ``epsilon`` as there are people to those who are `heard`.
         """
         if not self.reports:
             return self.epsilon
         loudest = float(labels.keep_weight(self.epsilon, self.classes))
-        kappa = loudest * sqrt(sum(self.records) / self.heard)
+        kappa = loudest * sqrt(sum(self.records) / self.effective_reports)
         return log1p(self.classes / (kappa - 1))
 
     @property
-    def chosen(self) -> tuple[float, ...]:
+    def epsilon_range(self) -> tuple[float, ...]:
         """The smallest and the largest ε, or the one that all have."""
         return tuple(sorted({self.smallest_epsilon or self.epsilon, self.epsilon}))
 
     def flip(self) -> LabelFlipped:
         """What labels went through; which ε lie between the smallest and the largest is not known,
         so that everybody counts as least private and as loudest."""
-        menu = self.chosen if len(self.chosen) == 1 else ()
+        menu = self.epsilon_range if len(self.epsilon_range) == 1 else ()
         return LabelFlipped(
             epsilon=self.epsilon,
             epsilons=menu,
@@ -138,18 +138,18 @@ class Sizes:
             reports=float(_four_digits(int(self.reports))),
         )
 
-    def place(self, graph: Graph, server: int) -> Place:
+    def place(self, graph: Graph, server: int) -> ServerSpec:
         """One server's: each has people of all kinds."""
         return replace(self.apart(server), server=server, degree=float(graph.degrees[server]))
 
-    def apart(self, server: int) -> Place:
+    def apart(self, server: int) -> ServerSpec:
         """The same without links, of which an exchange of sums knows nothing."""
-        return Place(
+        return ServerSpec(
             server=0,
             n_servers=len(self.records),
             degree=0.0,
             records=self.records[server],
-            epsilons=self.chosen,
+            epsilons=self.epsilon_range,
             width=self.width,
             classes=self.classes,
             norm_bound=self.norm_bound,
@@ -178,16 +178,16 @@ class Row:
 def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) -> Ledger:
     """The real ledger of a whole training under ``plan``, before it starts."""
     places = (sizes.place(graph, i) for i in range(graph.n))
-    each = tuple((sizes.flip(), *plan.events(place)) for place in places)
-    return Ledger(each, source="planned", delta=delta, classes=sizes.classes)
+    events = tuple((sizes.flip(), *plan.events(place)) for place in places)
+    return Ledger(events, source="planned", delta=delta, classes=sizes.classes)
 
 
 def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tuple[Row, Row]:
     """The two rows of the budget, from the ledger."""
-    whole, found = ledger(plan, sizes, graph), []
+    whole, rows = ledger(plan, sizes, graph), []
     for data, name in (("features", "features"), ("label", "labels")):
         allowed, delta = budget.limit(data)
         book = replace(whole, delta=delta)
         worst = book.line(data, "other servers", colluding=budget.colluding).epsilon
-        found.append(Row(data=name, allowed=allowed, spent=worst, delta=delta))
-    return found[0], found[1]
+        rows.append(Row(data=name, allowed=allowed, spent=worst, delta=delta))
+    return rows[0], rows[1]

@@ -25,7 +25,7 @@ from pdml.numerics import coded_rows
 from pdml.numerics.admm.losses import SOFTMAX, Loss, binary_loss
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 
 METHODS = ("rounds", "sums")
 OF_ROUNDS = (
@@ -126,10 +126,10 @@ class TrainingPlan:
             value = getattr(self, name)
             if isinstance(value, (list, np.ndarray)):
                 object.__setattr__(self, name, tuple(float(v) for v in value))
-        for scale in self._each(self.noise_scale):
+        for scale in self._as_tuple(self.noise_scale):
             IterateNoise(scale, self.noise_decay)
         if self.tolerance is not None:
-            for value in self._each(self.tolerance):
+            for value in self._as_tuple(self.tolerance):
                 _validate.real(
                     "tolerance",
                     value,
@@ -162,17 +162,17 @@ class TrainingPlan:
             object.__setattr__(self, "rounds", 1)
 
     @staticmethod
-    def _each(value: PerServer) -> tuple[float, ...]:
+    def _as_tuple(value: PerServer) -> tuple[float, ...]:
         return value if isinstance(value, tuple) else (value,)
 
     def _for_server(self, name: str, server: int, n_servers: int) -> float:
-        each = self._each(getattr(self, name))
-        if len(each) not in (1, n_servers):
+        values = self._as_tuple(getattr(self, name))
+        if len(values) not in (1, n_servers):
             raise InvalidInput(
                 f"{name} must be one number or one per server ({n_servers} of them), got "
-                f"{len(each)}"
+                f"{len(values)}"
             )
-        return each[server if len(each) > 1 else 0]
+        return values[server if len(values) > 1 else 0]
 
     def loss_for(self, classes: int) -> Loss:
         """The binary loss, or softmax from three classes on."""
@@ -206,14 +206,14 @@ class TrainingPlan:
         array of shape (T, n)
             σ_i(t) of every round and server.
         """
-        each = [self.iterates(i, n_servers) for i in range(n_servers)]
-        return np.array([[noise.stddev(t) for noise in each] for t in range(1, self.rounds + 1)])
+        noises = [self.iterates(i, n_servers) for i in range(n_servers)]
+        return np.array([[noise.stddev(t) for noise in noises] for t in range(1, self.rounds + 1)])
 
     def ridge(self, degree: float, n_servers: int) -> float:
         """μ_i = a/n + 2βN_i: the strong convexity of server i's primal problem."""
         return self.regularization / n_servers + 2 * self.penalty * degree
 
-    def tolerance_for(self, place: Place) -> float:
+    def tolerance_for(self, place: ServerSpec) -> float:
         """The certified gradient norm asked of server i; public, as it depends on m_i, ε and B
         only.
         """
@@ -246,14 +246,14 @@ class TrainingPlan:
                 )
         return stddevs
 
-    def noise_of_total(self, place: Place, *, parts: int | None = None) -> Noise:
+    def noise_of_total(self, place: ServerSpec, *, parts: int | None = None) -> Noise:
         """Of the sums of ``parts`` of n servers added up, by default of all, whichever's place."""
         label, square = self.sum_stddevs(place.n_servers)
         many = sqrt(place.n_servers if parts is None else parts)
-        own = coded_rows.variance(place.blocks, place.width)
-        return Noise(label=many * label, square=many * square, coded=own)
+        code_variance = coded_rows.variance(place.blocks, place.width)
+        return Noise(label=many * label, square=many * square, coded=code_variance)
 
-    def _sums_event(self, place: Place) -> SumsReleased:
+    def _sums_event(self, place: ServerSpec) -> SumsReleased:
         """What one exchange of sums releases."""
         loss, epsilon = self.loss_for(place.classes), place.label_epsilon
         shifts = statistics.shifts(epsilon, place.norm_bound, loss, place.classes)
@@ -273,7 +273,7 @@ class TrainingPlan:
             encoding=place.encoding,
         )
 
-    def events(self, place: Place) -> tuple[Event, ...]:
+    def events(self, place: ServerSpec) -> tuple[Event, ...]:
         """What a server will have released after all rounds: known before the first one.
 
         Parameters
@@ -327,7 +327,7 @@ class TrainingPlan:
         )
         return (first, *sent)
 
-    def last_safe_round(self, place: Place, *, budget: Budget, most: int = MOST_ROUNDS) -> int:
+    def last_safe_round(self, place: ServerSpec, *, budget: Budget, most: int = MOST_ROUNDS) -> int:
         """The last round that a budget allows this plan's noise at one server.
 
         Parameters
@@ -366,13 +366,15 @@ class TrainingPlan:
     def sheet(self) -> notebook.Sheet:
         """Its settings as a table of words."""
 
-        def said(value: Any) -> str:
-            each = value if isinstance(value, tuple) else (value,)
-            words = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in each]
+        def format_value(value: Any) -> str:
+            values = value if isinstance(value, tuple) else (value,)
+            words = [f"{item:.4g}" if isinstance(item, float) else str(item) for item in values]
             return words[0] if len(set(words)) == 1 else ", ".join(words)
 
-        told = {"method": self.method} | self.to_dict()
-        rows = ((k.replace("_", " "), said(v)) for k, v in told.items() if v is not None)
+        settings = {"method": self.method} | self.to_dict()
+        rows = (
+            (k.replace("_", " "), format_value(v)) for k, v in settings.items() if v is not None
+        )
         return notebook.Sheet(columns=("setting", "value"), rows=tuple(rows))
 
     def _repr_html_(self) -> str:
@@ -383,19 +385,19 @@ class TrainingPlan:
         """The settings that differ from their defaults, and those named in ``also``: what a file
         has to say; never nothing.
         """
-        found = {
+        settings = {
             name: value
             for name, value in self.to_dict().items()
             if value is not None and (name in also or value != SETTINGS[name].default)
         }
-        return found or {"rounds": self.rounds}  # of sums, the method differs
+        return settings or {"rounds": self.rounds}  # of sums, the method differs
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TrainingPlan":
-        known = {field.name for field in fields(cls)}
-        if unknown := set(values) - known:
+        names = {field.name for field in fields(cls)}
+        if unknown := set(values) - names:
             raise InvalidInput(
-                f"a plan has no setting {sorted(unknown)[0]!r}; it has {', '.join(sorted(known))}"
+                f"a plan has no setting {sorted(unknown)[0]!r}; it has {', '.join(sorted(names))}"
             )
         settings: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
@@ -417,7 +419,7 @@ class Setting:
 def _setting(name: str, hint: Any, default: Any) -> Setting:
     kinds = get_args(hint) or (hint,)
     kind = next(kind for kind in (int, float, str) if kind in kinds)
-    per_server = any(get_origin(each) is tuple for each in kinds)
+    per_server = any(get_origin(member) is tuple for member in kinds)
     return Setting(name=name, kind=kind, per_server=per_server, default=default)
 
 

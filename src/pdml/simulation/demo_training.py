@@ -14,7 +14,7 @@ from pdml.mechanisms.label_flip import LabelFlip
 from pdml.model.model import load_model
 from pdml.simulation.generators import twonorm
 from pdml.simulation.simulation import Simulation
-from pdml.simulation.training_result import Trained, measured, released
+from pdml.simulation.training_result import TrainingResult, add_evaluation, release_model
 
 USERS, TESTED = 7_000, 3_900
 SERVERS, LINKS = 10, 13  # as in the paper's evaluation
@@ -28,8 +28,8 @@ Progress = Callable[[str], AbstractContextManager[Hear]]
 class Demo:
     """Two trainings of the same people on the same graph."""
 
-    private: Trained
-    unprotected: Trained  # no flips, no noise
+    private: TrainingResult
+    unprotected: TrainingResult  # no flips, no noise
     epsilon: float
     seed: int
 
@@ -80,7 +80,7 @@ def run_demo(
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the work
     rng = np.random.default_rng(seed)
     people, fresh = twonorm(USERS, rng), twonorm(TESTED, rng)
-    trained: list[Trained] = []
+    trained: list[TrainingResult] = []
     for title, kept, limit in (
         ("Training privately", epsilon, features_epsilon),
         ("The same without privacy", None, None),
@@ -101,11 +101,11 @@ def run_demo(
                 random_state=seed,
             )
             model.fit(people[0], people[1].astype(int))
-        trained.append(_known(model, fresh))
+        trained.append(_evaluate_model(model, fresh))
     return Demo(private=trained[0], unprotected=trained[1], epsilon=epsilon, seed=seed)
 
 
-def made_by_demo(path: Path) -> bool:
+def is_demo_model(path: Path) -> bool:
     """Whether a file is the model of an earlier demo, which a new one may replace."""
     try:
         return load_model(path).provenance.get("made_by") == NAME
@@ -113,11 +113,11 @@ def made_by_demo(path: Path) -> bool:
         return False
 
 
-def _known(fitted: Simulation, fresh: tuple[np.ndarray, np.ndarray]) -> Trained:
+def _evaluate_model(fitted: Simulation, fresh: tuple[np.ndarray, np.ndarray]) -> TrainingResult:
     names = tuple(f"x{k}" for k in range(1, fresh[0].shape[1] + 1))
-    model = released(fitted, feature_names=names, label="y")
+    model = release_model(fitted, feature_names=names, label="y")
     model = replace(model, provenance={**model.provenance, "made_by": NAME})
     servers = tuple(f"server {i + 1}" for i in range(SERVERS))
     x, y = fresh
-    known = Trained(simulation=fitted, model=model, servers=servers)
-    return measured(known, x, (y > 0).astype(int))
+    result = TrainingResult(simulation=fitted, model=model, servers=servers)
+    return add_evaluation(result, x, (y > 0).astype(int))

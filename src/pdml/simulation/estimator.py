@@ -11,11 +11,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from pdml._types import Array, Matrix
-from pdml.encoding.dataframe import Declared
-from pdml.encoding.input_encoding import Form
+from pdml.encoding.dataframe import InputDeclarations
+from pdml.encoding.input_encoding import InputEncoding
 from pdml.simulation.privacy_session import Origin
 from pdml.simulation.simulation import Simulation
-from pdml.simulation.transformers import AS_GIVEN, fitted_before, rows_before
+from pdml.simulation.transformers import PREPROCESSING_NOTE, fitted_before, rows_before
 
 
 class PDMLClassifier(ClassifierMixin, BaseEstimator, Simulation):
@@ -126,7 +126,7 @@ noise_decay, tolerance, label_noise, square_noise
     (`PrivacyUtilityWarning`).
     """
 
-    _notes = (AS_GIVEN,)
+    _notes = (PREPROCESSING_NOTE,)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,8 +145,8 @@ noise_decay, tolerance, label_noise, square_noise
         """Of what clones have warned: one set for all clones of the same estimator."""
         if self._origin.process and isinstance(self._warned, set):
             return self._warned
-        found: set[type[UserWarning]] = self.__dict__.setdefault("_clones_warned", set())
-        return found
+        kinds: set[type[UserWarning]] = self.__dict__.setdefault("_clones_warned", set())
+        return kinds
 
     def fit(
         self,
@@ -188,16 +188,16 @@ noise_decay, tolerance, label_noise, square_noise
             before=rows_before(self),
         )
 
-    def _read(self, X: Any, y: Any) -> tuple[Form, Matrix, NDArray[Any]]:
+    def _read(self, X: Any, y: Any) -> tuple[InputEncoding, Matrix, NDArray[Any]]:
         """The form of X that is kept for predictions, and X and y as they can be used."""
-        said = Declared(
+        declarations = InputDeclarations(
             feature_scales=self.feature_scales,
             feature_ranges=self.feature_ranges,
             feature_levels=self.feature_levels,
             feature_map=self.feature_map,
             missing=self.missing,
         )
-        return Form.settled(self, X, y, said)
+        return InputEncoding.from_declarations(self, X, y, declarations)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session, which knows other people too: what it has counted so far stays.
@@ -213,7 +213,7 @@ noise_decay, tolerance, label_noise, square_noise
 
     def _checked(self, X: Matrix) -> Matrix:
         check_is_fitted(self, "coef_")
-        return self._form.given(self, X)
+        return self._form.validate_inputs(self, X)
 
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""

@@ -12,7 +12,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import DEAL, Source
 from pdml.numerics.admm import labels, objective, rows
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Server
 
@@ -20,12 +20,12 @@ from pdml.training.server import Server
 def classes_of(declared: Any, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     """The classes, declared or found (None), and each record's index among them."""
     if declared is None:
-        found, index = np.unique(y, return_inverse=True)
-        if len(found) < 2:
+        distinct, index = np.unique(y, return_inverse=True)
+        if len(distinct) < 2:
             raise DataError("y holds only one class; a classifier needs at least two")
-        return found, index
-    known = np.asarray(declared)
-    names = known.tolist() if known.ndim == 1 else []
+        return distinct, index
+    classes = np.asarray(declared)
+    names = classes.tolist() if classes.ndim == 1 else []
     place = {name: k for k, name in enumerate(names)}
     if len(place) < max(2, len(names)):
         raise InvalidInput(f"classes must be two or more different names, got {declared!r}")
@@ -33,7 +33,7 @@ def classes_of(declared: Any, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     if (index < 0).any():  # the record's number, never its label
         row = int(np.argmin(index)) + 1
         raise DataError(f"y must hold one of the declared classes, got another at record {row}")
-    return known, index
+    return classes, index
 
 
 def groups_of(
@@ -48,7 +48,7 @@ def groups_of(
                 f"n_samples={total} records cannot be dealt to n_servers={n_servers}: every "
                 "server needs at least one"
             )
-        return rows.deal(total, n_servers, source.public(DEAL))
+        return rows.partition_records(total, n_servers, source.public(DEAL))
     owner = np.asarray(servers)
     if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
         raise InvalidInput(f"servers must hold one server index per record ({total} of them)")
@@ -60,10 +60,10 @@ def groups_of(
 
 def places_of(
     graph: Graph, epsilons: Array, cuts: IntArray, row_spec: RowSpec
-) -> tuple[Place, ...]:
+) -> tuple[ServerSpec, ...]:
     """Every server's, where records are in the order of their servers."""
     return tuple(
-        Place.of(graph, i, row_spec, records=b - a, epsilons=_used(epsilons[a:b]))
+        ServerSpec.of(graph, i, row_spec, records=b - a, epsilons=_used(epsilons[a:b]))
         for i, (a, b) in enumerate(pairwise(cuts.tolist()))
     )
 
@@ -76,7 +76,11 @@ def _used(epsilons: Array) -> list[float]:
 
 
 def servers_of(
-    places: Sequence[Place], pooled: Matrix, cuts: IntArray, reported: IntArray, epsilons: Array
+    places: Sequence[ServerSpec],
+    pooled: Matrix,
+    cuts: IntArray,
+    reported: IntArray,
+    epsilons: Array,
 ) -> list[Server]:
     """Prepared records and reported labels, dealt out to their servers."""
     codes = labels.codes(reported, epsilons, places[0].classes)
@@ -90,8 +94,8 @@ def risks(plan: TrainingPlan, members: Sequence[Server], points: Array) -> Array
     """(1/n) Σ_i Ĵ_i at the average release of each round: computed from records, without noise."""
     loss = plan.loss_for(members[0].place.classes)
     weight = plan.regularization / len(members)
-    each = (
+    terms = (
         objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)
         for s in members
     )
-    return np.asarray(sum(each) / len(members))
+    return np.asarray(sum(terms) / len(members))

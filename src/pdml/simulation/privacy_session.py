@@ -19,7 +19,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget, Ledger, Reports
-from pdml.accounting.event_groups import summed
+from pdml.accounting.event_groups import merge_iterates
 from pdml.accounting.events import CountsReleased, Event, LabelFlipped
 from pdml.accounting.provenance import SIMULATION
 from pdml.errors import InvalidInput
@@ -143,7 +143,7 @@ class PrivacyLedgerSession:
             _validate.integer("random_state", random_state, low=0)
         self.budget = budget
         self.fits: tuple[Fit, ...] = ()
-        self.memory = Memory(source_named(randomness, random_state))
+        self.memory = SessionMemory(source_named(randomness, random_state))
 
     def __enter__(self) -> Self:
         from joblib import parallel_config
@@ -196,7 +196,7 @@ class PrivacyLedgerSession:
                 f"{self.fits[0].classes}: open another, or declare classes"
             )
         if self.budget is not None:
-            added_up((*self.fits, fit)).check(self.budget)
+            combine_fits((*self.fits, fit)).check(self.budget)
 
     @property
     def ledger(self) -> Ledger:
@@ -207,10 +207,10 @@ class PrivacyLedgerSession:
         """The same, with lines of these people in this order; by default of all."""
         if not self.fits:
             raise InvalidInput("this session has counted no fit yet")
-        return added_up(self.fits, people)
+        return combine_fits(self.fits, people)
 
 
-class Memory:
+class SessionMemory:
     """Who was seen, where they belong and what they said: of all sessions that are open together.
 
     Parameters
@@ -223,10 +223,12 @@ class Memory:
         self.source = source
         self._lock = RLock()
         self._by_name: bool | None = None  # unknown before the first fit
-        self._known: dict[tuple[int, int], int] = {}  # (fingerprint, which of equal ones) -> person
+        self._people: dict[
+            tuple[int, int], int
+        ] = {}  # (fingerprint, which of equal ones) -> person
         self._labels: dict[int, set[int]] = {}  # by a person's name, or by values
-        self._coins: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
-        self._dealt: dict[int, dict[int, int]] = {}  # n -> person -> server
+        self._reports: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
+        self._assignments: dict[int, dict[int, int]] = {}  # n -> person -> server
 
     @cached_property
     def _flips(self) -> Stream:
@@ -284,39 +286,41 @@ class Memory:
             self._by_name = by_name
             for key, label in pairs:
                 self._labels.setdefault(key, set()).add(label)
-            found, again = np.empty(len(prints), dtype=np.int64), dict[int, int]()
+            people, again = np.empty(len(prints), dtype=np.int64), dict[int, int]()
             for k, print_ in enumerate(prints.tolist()):
                 which = again[print_] = again.get(print_, -1) + 1
-                found[k] = self._known.setdefault((print_, which), len(self._known))
-            return found
+                people[k] = self._people.setdefault((print_, which), len(self._people))
+            return people
 
     def servers(self, people: IntArray, n_servers: int) -> IntArray | None:
         """The server of each person, the same in every fit of so many servers; None if one of them
         would be left without a record.
         """
         with self._lock:
-            dealt = self._dealt.setdefault(n_servers, {})
+            dealt = self._assignments.setdefault(n_servers, {})
             new = [person for person in people.tolist() if person not in dealt]
-            order, cuts = rows.deal(len(new), n_servers, self._deal)
+            order, cuts = rows.partition_records(len(new), n_servers, self._deal)
             for server, (a, b) in enumerate(pairwise(cuts.tolist())):
                 dealt.update((new[k], server) for k in order[a:b].tolist())
-            found = np.array([dealt[person] for person in people.tolist()], dtype=np.int64)
-        return found if len(np.unique(found)) == n_servers else None
+            owners = np.array([dealt[person] for person in people.tolist()], dtype=np.int64)
+        return owners if len(np.unique(owners)) == n_servers else None
 
-    def reported(
+    def randomise_labels(
         self, people: IntArray, index: IntArray, epsilons: Array, classes: int
     ) -> IntArray:
         """What each person says: what they said before with the same ε, or a new coin."""
         with self._lock:
-            found = np.empty(len(people), dtype=np.int64)
+            reports = np.empty(len(people), dtype=np.int64)
             for epsilon in np.unique(epsilons).tolist():
-                said = self._coins.setdefault((epsilon, classes), {})
-                mine = np.flatnonzero(epsilons == epsilon)
-                new = np.array([k for k in mine.tolist() if int(people[k]) not in said], dtype=int)
+                answers = self._reports.setdefault((epsilon, classes), {})
+                members = np.flatnonzero(epsilons == epsilon)
+                new = np.array(
+                    [k for k in members.tolist() if int(people[k]) not in answers], dtype=int
+                )
                 coins = flip_labels(index[new], epsilons[new], classes, self._flips)
-                said.update(zip(people[new].tolist(), coins.tolist(), strict=True))
-                found[mine] = [said[person] for person in people[mine].tolist()]
-            return found
+                answers.update(zip(people[new].tolist(), coins.tolist(), strict=True))
+                reports[members] = [answers[person] for person in people[members].tolist()]
+            return reports
 
     def add(self, sessions: Sequence[PrivacyLedgerSession], fit: Fit) -> None:
         """Count a fit before it trains: in all sessions, or in none where one of them refuses."""
@@ -327,7 +331,7 @@ class Memory:
                 session.fits = (*session.fits, fit)
 
 
-def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
+def combine_fits(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
     """The ledger of several fits: people who went through the same are one server of it.
 
     Parameters
@@ -342,27 +346,29 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
     Ledger
     """
     many = 1 + max(int(fit.people.max()) for fit in fits)
-    seen = len(np.unique(np.concatenate([fit.people for fit in fits])))
+    n_people = len(np.unique(np.concatenate([fit.people for fit in fits])))
     kinds: dict[tuple[Event, ...], int] = {}
     went = np.full((many, len(fits)), -1, dtype=np.int64)  # through which events, in each fit
     chosen, loud = np.full((many, len(fits)), np.nan), np.zeros(many)
     for k, fit in enumerate(fits):
-        each = [kinds.setdefault(summed(events), len(kinds)) for events in fit.events]
-        went[fit.people, k] = np.array(each)[fit.servers]
+        indices = [kinds.setdefault(merge_iterates(events), len(kinds)) for events in fit.events]
+        went[fit.people, k] = np.array(indices)[fit.servers]
         chosen[fit.people, k] = fit.epsilons
         loud[fit.people] = np.maximum(loud[fit.people], fit.weights)
-    asked = np.unique(np.concatenate([fit.people for fit in fits])) if people is None else people
-    own = np.nanmin(chosen[asked], axis=1)
-    several = own < np.nanmax(chosen[asked], axis=1)  # reported with more than one ε
-    told = np.where(several[:, None], np.nan_to_num(chosen[asked], nan=-1.0), -1.0)
-    keys = np.column_stack([went[asked], told])
+    selection = (
+        np.unique(np.concatenate([fit.people for fit in fits])) if people is None else people
+    )
+    smallest = np.nanmin(chosen[selection], axis=1)
+    several = smallest < np.nanmax(chosen[selection], axis=1)  # reported with more than one ε
+    epsilons = np.where(several[:, None], np.nan_to_num(chosen[selection], nan=-1.0), -1.0)
+    keys = np.column_stack([went[selection], epsilons])
     groups, owner = np.unique(keys, axis=0, return_inverse=True)
     owner, spent = owner.ravel(), list(kinds)
     events = []
     for g, key in enumerate(groups):
-        mine = own[owner == g]
+        group = smallest[owner == g]
         used = np.unique(key[len(fits) :][key[len(fits) :] > 0])
-        flips = [_flip(used[i : i + 1]) for i in range(len(used))] or [_flip(np.unique(mine))]
+        flips = [_flip(used[i : i + 1]) for i in range(len(used))] or [_flip(np.unique(group))]
         through = (
             _of_report(event, float(report))
             for kind, report in zip(key[: len(fits)], key[len(fits) :], strict=True)
@@ -377,12 +383,12 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
         source=first.source if len({fit.source for fit in fits}) == 1 else "mixed",
         delta=max(fit.delta for fit in fits),
         classes=first.classes,
-        reports=Reports(owner.astype(np.int64), own, loud[asked]),
-        scope=f"{how} of a session on {len(asked):,} people",
+        reports=Reports(owner.astype(np.int64), smallest, loud[selection]),
+        scope=f"{how} of a session on {len(selection):,} people",
         notes=(
-            f"{how} of a session on {seen:,} people are added up"
+            f"{how} of a session on {n_people:,} people are added up"
             if len(fits) > 1
-            else f"one fit of a session on {seen:,} people is counted",
+            else f"one fit of a session on {n_people:,} people is counted",
             *dict.fromkeys(note for fit in fits for note in fit.notes),
         ),
     )
@@ -426,9 +432,9 @@ def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:
         If one is open in the process from which this one was forked or started: it would not hear
         of the fit.
     """
-    own, sessions = os.getpid(), open_sessions()
-    copied = any(session.process != own for session in sessions)
-    if copied or _marked() not in ("", str(own)):
+    pid, sessions = os.getpid(), open_sessions()
+    copied = any(session.process != pid for session in sessions)
+    if copied or _marked() not in ("", str(pid)):
         raise InvalidInput(ELSEWHERE, setting="n_jobs")
     return sessions
 

@@ -52,22 +52,22 @@ def fingerprints(x: Any, y: Any) -> IntArray:
         pairs = zip(label_prints(y).tolist(), x.tolist(), strict=True)
         texts = (repr(pair).encode("utf-8", "surrogatepass") for pair in pairs)
         return np.array([_number(text) for text in texts], dtype=np.int64)
-    found, whole = label_prints(y), sp.csr_array(x) if sp.issparse(x) else x
+    prints, whole = label_prints(y), sp.csr_array(x) if sp.issparse(x) else x
     step = max(1, _AT_ONCE // max(1, x.shape[1]))
-    for start in range(0, len(found), step):
+    for start in range(0, len(prints), step):
         part = _single(whole[start : start + step])
         cells = np.empty(part.nnz, dtype=[("place", "<i4"), ("value", "<f4")])
         cells["place"], cells["value"] = part.indices, part.data
         ends, content = part.indptr.tolist(), cells.tobytes()
-        own = zip(found[start : start + step].tolist(), pairwise(ends), strict=True)
-        found[start : start + step] = [
+        spans = zip(prints[start : start + step].tolist(), pairwise(ends), strict=True)
+        prints[start : start + step] = [
             _number(label.to_bytes(8, "little", signed=True) + content[8 * a : 8 * b])
-            for label, (a, b) in own
+            for label, (a, b) in spans
         ]
-    return found
+    return prints
 
 
-def named(people: Any, records: int) -> IntArray:
+def prints_of_names(people: Any, records: int) -> IntArray:
     """The same of people who have names or numbers of their own.
 
     Parameters

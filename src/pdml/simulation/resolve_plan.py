@@ -11,14 +11,14 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.interval import Range
 from pdml.planning.proposal import Proposal
-from pdml.planning.search.rounds_search import SETTLED
+from pdml.planning.search.rounds_search import FIXABLE_SETTINGS
 from pdml.planning.search.sums_search import preferred
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import OF_ROUNDS, OF_SUMS, TrainingPlan
 
 AUTO = "auto"
-OVERRIDES = tuple(each.name for each in fields(TrainingPlan) if each.name != "colluding")
+OVERRIDES = tuple(field.name for field in fields(TrainingPlan) if field.name != "colluding")
 """Settings of a plan that `PDMLClassifier` takes by themselves; who may collude is the budget's."""
 
 NO_LIMIT = "no limit was set on what other servers may learn of features (features_epsilon)"
@@ -37,7 +37,7 @@ _GAINS = {  # by whether that is likely, and whether the interval lies above 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class ResolvedPlan:
     """A plan, and what it must keep to."""
 
     plan: TrainingPlan
@@ -51,30 +51,30 @@ class Settled:
         return (NO_LIMIT,) if unlimited else ()
 
 
-def settled(
+def resolve_plan(
     plan: TrainingPlan | str,
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     budget: Budget | None,
-    asked: Budget,
+    default_budget: Budget,
     *,
-    places: Sequence[Place],
+    places: Sequence[ServerSpec],
     epsilons: Array,
     graph: Graph,
-) -> Settled:
+) -> ResolvedPlan:
     """The plan to train by.
 
     Parameters
     ----------
     plan : TrainingPlan or "auto"
         "auto": the planner's, for the sizes of these places.
-    given : mapping
+    overrides : mapping
         Settings that take the place of the plan's, by name. What the planner would have chosen it
         takes as it is; noise takes the place of the planner's afterwards.
     budget : Budget, optional
         That must be kept to in any case.
-    asked : Budget
+    default_budget : Budget
         That "auto" plans for where there is no ``budget``; kept to as well.
-    places : sequence of Place
+    places : sequence of ServerSpec
         All servers'.
     epsilons : array
         Every person's ε.
@@ -83,7 +83,7 @@ def settled(
 
     Returns
     -------
-    Settled
+    ResolvedPlan
 
     Raises
     ------
@@ -91,28 +91,28 @@ def settled(
         If ``plan`` is neither, or a setting does not belong to the plan's method.
     """
     if isinstance(plan, TrainingPlan):
-        return Settled(plan=replace(plan, **given), budget=budget)
+        return ResolvedPlan(plan=replace(plan, **overrides), budget=budget)
     if plan != AUTO:
         raise InvalidInput(f"plan must be a TrainingPlan or {AUTO!r}, got {plan!r}", setting="plan")
     from pdml.planning.search.planner import propose
 
-    allowed = asked if budget is None else budget
-    method = given.get("method", _implied(given))
+    allowed = default_budget if budget is None else budget
+    method = overrides.get("method", _implied(overrides))
     sizes = Sizes.of(places, epsilons)
     proposal = propose(
         allowed,
         sizes,
         graph,
         method=method or preferred(sizes),
-        loss=given.get("loss", "logistic"),
-        settled={name: given[name] for name in SETTLED if name in given},
+        loss=overrides.get("loss", "logistic"),
+        fixed_settings={name: overrides[name] for name in FIXABLE_SETTINGS if name in overrides},
     )
-    return Settled(plan=replace(proposal.plan, **given), budget=allowed, proposal=proposal)
+    return ResolvedPlan(plan=replace(proposal.plan, **overrides), budget=allowed, proposal=proposal)
 
 
-def _implied(given: Mapping[str, Any]) -> str | None:
+def _implied(overrides: Mapping[str, Any]) -> str | None:
     """A setting that one method alone has asks for it."""
-    for name in given:
+    for name in overrides:
         if name in (*OF_ROUNDS, "rounds"):
             return "rounds"
         if name in OF_SUMS:
@@ -120,7 +120,9 @@ def _implied(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def doubts(proposal: Proposal | None, gain: Range | None, *, unscaled: bool = False) -> list[str]:
+def utility_warnings(
+    proposal: Proposal | None, gain: Range | None, *, unscaled: bool = False
+) -> list[str]:
     """Why the model may be of no use, before the training and after it: whole sentences.
 
     Parameters
@@ -139,18 +141,18 @@ def doubts(proposal: Proposal | None, gain: Range | None, *, unscaled: bool = Fa
         Empty where joining is expected to pay, or was not for the largest class's sake alone, and
         what was released leaves a gain to expect.
     """
-    said = []
+    sentences = []
     ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
     if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):
-        said.append(_sentence(proposal.verdict if unscaled else proposal.advice))
+        sentences.append(_sentence(proposal.verdict if unscaled else proposal.advice))
     likely = gain is not None and gain.none >= _LIKELY
-    if gain is not None and (said or likely):
-        said.append(
+    if gain is not None and (sentences or likely):
+        sentences.append(
             f"By what was released {_GAINS[likely, gain.low > 0]} whoever always says the largest "
             f"class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, an "
             "interval of which about 80% hold the truth."
         )
-    return [SCALE_FIRST, *said] if said and unscaled else said
+    return [SCALE_FIRST, *sentences] if sentences and unscaled else sentences
 
 
 def _sentence(text: str) -> str:

@@ -22,7 +22,7 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
 from pdml.encoding import numeric_columns
-from pdml.encoding.input_encoding import Form
+from pdml.encoding.input_encoding import InputEncoding
 from pdml.errors import (
     ClippingWarning,
     InvalidInput,
@@ -38,7 +38,7 @@ from pdml.model.model import THIS_TRAINING, Model
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph, build
 from pdml.numerics.interval import Range
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation import partition
 from pdml.simulation.privacy_session import (
@@ -50,8 +50,14 @@ from pdml.simulation.privacy_session import (
     sessions_of_a_fit,
     strangers,
 )
-from pdml.simulation.record_ids import IN_THIS_PROCESS, fingerprints, label_prints, named
-from pdml.simulation.resolve_plan import AUTO, OVERRIDES, Settled, doubts, settled
+from pdml.simulation.record_ids import IN_THIS_PROCESS, fingerprints, label_prints, prints_of_names
+from pdml.simulation.resolve_plan import (
+    AUTO,
+    OVERRIDES,
+    ResolvedPlan,
+    resolve_plan,
+    utility_warnings,
+)
 from pdml.training import sums_fit
 from pdml.training.engines import local_engine
 
@@ -166,7 +172,7 @@ class Simulation:
 
     def simulate(
         self,
-        form: Form,
+        form: InputEncoding,
         x: Matrix,
         y: NDArray[Any],
         *,
@@ -234,12 +240,12 @@ class Simulation:
                 constant=self._form.constant,
             ),
         )
-        agreed = self._settled(places, label_epsilons)
+        agreed = self._resolve_plan(places, label_epsilons)
         plan = agreed.plan
         if self.diagnostics and plan.method == "rounds":
             self.leaks_.insert(0, RISK_LEAK)
         ledger = self._ledger(agreed, places, label_epsilons, order, cuts, source)
-        asked = plan.rounds
+        plan_rounds = plan.rounds
         plan, ledger = self._within_budget(agreed, ledger)
         pooled = prepared[order]
         reports = (index[order], label_epsilons[order], len(self.classes_))
@@ -247,7 +253,7 @@ class Simulation:
             reported = flip_labels(*reports, source.stream(LABELS))
         else:
             sessions[0].memory.add(sessions, Fit.of(whose, ledger))
-            reported = sessions[0].memory.reported(whose[order], *reports)
+            reported = sessions[0].memory.randomise_labels(whose[order], *reports)
         members = partition.servers_of(places, pooled, cuts, reported, label_epsilons[order])
         self._spent, self.rounds_ = ledger, plan.rounds
         self._session = (sessions[0], whose) if sessions else None
@@ -262,13 +268,13 @@ class Simulation:
                 **self._carried(plan),
                 "noise_source": source.name,
                 "leaks": [leak for leak in self.leaks_ if leak != RISK_LEAK],  # not in the file
-                **({"rounds_asked": asked} if plan.rounds < asked else {}),
+                **({"rounds_asked": plan_rounds} if plan.rounds < plan_rounds else {}),
             },
         )
         self.__dict__.pop("intervals_", None)
-        self._shown: tuple[int, Model] | None = None
+        self._model_cache: tuple[int, Model] | None = None
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
-        self.doubts_ = doubts(agreed.proposal, self._gain, unscaled=unscaled)
+        self.doubts_ = utility_warnings(agreed.proposal, self._gain, unscaled=unscaled)
         if self.doubts_:
             self._warn(" ".join(self.doubts_), PrivacyUtilityWarning)
         return self
@@ -282,37 +288,38 @@ class Simulation:
                 self._warned.add(kind)
         warnings.warn(sentence, kind, stacklevel=4)
 
-    def _settled(self, places: Sequence[Place], epsilons: Array) -> Settled:
+    def _resolve_plan(self, places: Sequence[ServerSpec], epsilons: Array) -> ResolvedPlan:
         """The plan and its budget, from public settings and sizes alone."""
-        given = {name: getattr(self, name) for name in OVERRIDES}
+        overrides = {name: getattr(self, name) for name in OVERRIDES}
         if self.house and self.plan == AUTO and self.method is None:
-            given["method"] = "sums"  # a model for the house is made of nothing else
+            overrides["method"] = "sums"  # a model for the house is made of nothing else
         limit = np.inf if self.features_epsilon is None else self.features_epsilon
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
-        found = settled(
+        resolved_plan = resolve_plan(
             self.plan,
-            {name: value for name, value in given.items() if value is not None},
+            {name: value for name, value in overrides.items() if value is not None},
             self.budget,
             Budget(features_epsilon=limit, features_delta=self.delta, colluding=self.colluding),
             places=places,
             epsilons=epsilons,
             graph=self.graph_,
         )
-        if found.proposal is not None:
-            self.proposal_ = found.proposal
-        if self.house and found.plan.method != "sums":
+        if resolved_plan.proposal is not None:
+            self.proposal_ = resolved_plan.proposal
+        if self.house and resolved_plan.plan.method != "sums":
             raise InvalidInput(
-                f"house must be False with method {found.plan.method!r}, got True: a model for the "
+                f"house must be False with method {resolved_plan.plan.method!r}, got True: a "
+                "model for the "
                 "house needs the others' sums",
                 setting="house",
             )
-        return found
+        return resolved_plan
 
     def _ledger(
         self,
-        agreed: Settled,
-        places: Sequence[Place],
+        agreed: ResolvedPlan,
+        places: Sequence[ServerSpec],
         epsilons: Array,
         order: IntArray,
         cuts: IntArray,
@@ -324,11 +331,11 @@ class Simulation:
         classes, events = len(self.classes_), []
         owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
         for place in places:
-            mine = order[cuts[place.server] : cuts[place.server + 1]]
-            owners[mine] = place.server
-            weights[mine] = np.minimum(
+            members = order[cuts[place.server] : cuts[place.server + 1]]
+            owners[members] = place.server
+            weights[members] = np.minimum(
                 1.0,
-                labels.keep_weight(epsilons[mine], classes)
+                labels.keep_weight(epsilons[members], classes)
                 / labels.keep_weight(place.epsilon, classes),
             )
             events.append((place.flip(SIMULATION), *agreed.plan.events(place)))
@@ -341,7 +348,7 @@ class Simulation:
             notes=(*agreed.notes, *self._notes),
         )
 
-    def _within_budget(self, agreed: Settled, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
+    def _within_budget(self, agreed: ResolvedPlan, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
         """The plan as far as the budget carries it."""
         plan, budget = agreed.plan, agreed.budget
         if self.open_ended and self.budget is None:
@@ -390,14 +397,17 @@ class Simulation:
 
     def _exchange(self, run: local_engine.Run) -> Model:
         """Sums, once."""
-        plan, asked = run.plan, {"house": self.house, "intercept": bool(self.fit_intercept)}
+        plan, options = (
+            run.plan,
+            {"local_models": self.house, "intercept": bool(self.fit_intercept)},
+        )
         if self.engine == "local":
-            done = local_engine.exchange(run, **asked)
+            done = local_engine.exchange(run, **options)
         else:
             from pdml.training.engines import cluster, ray_engine
 
             with cluster.connected():
-                done = ray_engine.exchange(plan, run.source, ray_engine.shards_of(run), **asked)
+                done = ray_engine.exchange(plan, run.source, ray_engine.shards_of(run), **options)
         if self.on_round is not None:
             self.on_round(1, 1)
         self.history_, self.server_models_ = NO_ROUNDS, []
@@ -406,34 +416,34 @@ class Simulation:
             replace(
                 self._model(weights, plan),
                 house=f"server {i + 1}",
-                provenance={"keep": sums_fit.HOUSE},
+                provenance={"keep": sums_fit.LOCAL_USE},
             )
-            for i, weights in enumerate(done.house)
+            for i, weights in enumerate(done.local_models)
         ]
-        weights, self._gain = sums_fit.learnt(
-            done.total, plan, self._place, intercept=asked["intercept"]
+        weights, self._gain = sums_fit.fit_with_gain(
+            done.total, plan, self._place, intercept=options["intercept"]
         )
         return self._model(weights, plan)
 
     def _carried(self, plan: TrainingPlan) -> dict[str, Any]:
         """How releases met."""
         if plan.method == "sums":
-            return {"sums": sums_fit.carried(plan, own_nodes=False)}
+            return {"sums": sums_fit.transport_note(plan, separate_nodes=False)}
         return {"links": [list(edge) for edge in self.graph_.edges]}
 
-    def _known(self, what: str) -> None:
+    def _require_fit(self, what: str) -> None:
         if "_spent" not in self.__dict__:
             raise AttributeError(f"{what} is known after fit")
 
     @property
     def declared(self) -> bool:
         """Whether rows follow from declared inputs, which shrink typical ones to the norm bound."""
-        return self._form.declared
+        return self._form.has_declarations
 
     @property
     def privacy_(self) -> Ledger:
         """Who can learn what; in a `PrivacyLedgerSession`, from all its fits together."""
-        self._known("privacy_")
+        self._require_fit("privacy_")
         return (
             self._spent if self._session is None else self._session[0].ledger_of(self._session[1])
         )
@@ -441,19 +451,21 @@ class Simulation:
     @property
     def model_(self) -> Model:
         """The released model with all that its file says."""
-        self._known("model_")
+        self._require_fit("model_")
         fits = 1 if self._session is None else len(self._session[0])
-        if self._shown is None or self._shown[0] != fits:
+        if self._model_cache is None or self._model_cache[0] != fits:
             plan = TrainingPlan.from_dict(self._bare.plan)
-            told = plan.method == "sums" and self.fit_intercept
+            has_expectation = plan.method == "sums" and self.fit_intercept
             counted = THIS_TRAINING if self._session is None else f"{many_fits(fits)} of a session"
             model = replace(
                 self._bare,
                 privacy={**self.privacy_.to_dict(), "counted": counted},
-                expected=sums_fit.expected(self._total, plan, self._place) if told else None,
+                expected=sums_fit.expected(self._total, plan, self._place)
+                if has_expectation
+                else None,
             )
-            self._shown = fits, model
-        return self._shown[1]
+            self._model_cache = fits, model
+        return self._model_cache[1]
 
     def _recognised(
         self, sessions: Sequence[PrivacyLedgerSession], people: Any, x: Any, y: Any
@@ -461,7 +473,7 @@ class Simulation:
         """Each record's person in a session; without one, a clone's records are only noticed."""
         if not sessions and self._origin.process == 0:
             return np.zeros(0, dtype=np.int64)
-        prints = fingerprints(x, y) if people is None else named(people, len(y))
+        prints = fingerprints(x, y) if people is None else prints_of_names(people, len(y))
         if sessions:
             keys = fingerprints(x, np.zeros(len(y))) if people is None else prints
             return sessions[0].memory.recognise(
@@ -473,7 +485,7 @@ class Simulation:
     @cached_property
     def intervals_(self) -> Intervals:
         """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
-        self._known("intervals_")
+        self._require_fit("intervals_")
         plan = TrainingPlan.from_dict(self._bare.plan)
         if plan.method != "sums":
             return intervals.of_rounds(plan, self.graph_.n, self.coef_)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, Reports, UserLines
-from pdml.consortium.outcome import Outcome, Part
+from pdml.consortium.outcome import ConsortiumResult, Part
 from pdml.encoding import device_encoding
 from pdml.errors import InvalidInput
 from pdml.mechanisms.integer_gaussian import Units
@@ -21,8 +21,8 @@ from pdml.mechanisms.randomness import source_named
 from pdml.model.history import History
 from pdml.model.model import Model
 from pdml.node.job import training_data
-from pdml.node.job.participant import Holdings
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.job.participant import TrainingData
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm import labels
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
@@ -42,7 +42,7 @@ class TrainedStudy:
     """
 
     study: Study
-    outcome: Outcome
+    outcome: ConsortiumResult
     data: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
@@ -68,9 +68,9 @@ class TrainedStudy:
                 "the house needs the others' sums",
                 setting="method",
             )
-        server = _held(self.study, name, self.data[name]).server
+        server = _load_training_data(self.study, name, self.data[name]).server
         row = self.outcome.parts[server.place.server].released
-        return self.outcome.house(
+        return self.outcome.local_model(
             self.study, server.place, sums_release.exact(server, contract.plan), row
         )
 
@@ -91,20 +91,21 @@ class TrainedStudy:
         servers, epsilons, weights, chosen = [], [], [], []
         for i, name in enumerate(self.outcome.contract.servers):
             frozen = open_frozen(self.data[name], study_hash=self.study.hash)
-            own = np.asarray(frozen.epsilons) / MILLION
-            loud = labels.keep_weight(own, len(self.study.classes))
-            servers.append(np.full(len(own), i))
-            epsilons.append(own)
+            label_epsilons = np.asarray(frozen.epsilons) / MILLION
+            loud = labels.keep_weight(label_epsilons, len(self.study.classes))
+            servers.append(np.full(len(label_epsilons), i))
+            epsilons.append(label_epsilons)
             weights.append(loud / loud.max())
             chosen.append(
-                device_encoding.choices(self.study.encoder, np.asarray(frozen.features)) / MILLION
+                device_encoding.read_epsilons(self.study.encoder, np.asarray(frozen.features))
+                / MILLION
             )
-        asked = [each.name for each in self.study.encoder.sensitive]
+        names = [attribute.name for attribute in self.study.encoder.sensitive]
         reports = Reports(
             np.concatenate(servers),
             np.concatenate(epsilons),
             np.concatenate(weights),
-            dict(zip(asked, np.concatenate(chosen).T, strict=True)),
+            dict(zip(names, np.concatenate(chosen).T, strict=True)),
         )
         return replace(self.ledger, reports=reports).user_lines()
 
@@ -173,14 +174,16 @@ def train_study(
         raise InvalidInput(
             f"engine must be one of {', '.join(ENGINES)}, got {engine!r}", setting="engine"
         )
-    contract = training_data.agreed(study, settled_plan(study, plan), job or job_name(study))
+    contract = training_data.make_job_terms(
+        study, resolve_study_plan(study, plan), job or job_name(study)
+    )
     folders = _folders(contract, data)
-    held = [_held(study, name, folders[name]) for name in contract.servers]
+    datasets = [_load_training_data(study, name, folders[name]) for name in contract.servers]
     source = source_named("secure" if random_state is None else "simulated", random_state)
-    parts = tuple(_planned(contract, each) for each in held)
-    planned = Outcome(contract=contract, parts=parts, source=source.name)
+    parts = tuple(_planned(contract, dataset) for dataset in datasets)
+    planned = ConsortiumResult(contract=contract, parts=parts, source=source.name)
     planned.ledger.check(study.budget or Budget())
-    run = local_engine.Run(contract.plan, [each.server for each in held], source)
+    run = local_engine.Run(contract.plan, [dataset.server for dataset in datasets], source)
     loaders = [_Loader(study.canonical(), name, folders[name]) for name in contract.servers]
     if contract.plan.method == "sums":
         rows = _exchange(run, loaders, engine)
@@ -195,7 +198,7 @@ def train_study(
     return TrainedStudy(study, replace(planned, parts=tuple(done)), folders)
 
 
-def settled_plan(study: Study, plan: TrainingPlan | None) -> TrainingPlan:
+def resolve_study_plan(study: Study, plan: TrainingPlan | None) -> TrainingPlan:
     """The study's own plan, or the one that is given for a study without one."""
     if study.plan is not None and plan is not None:
         raise InvalidInput(
@@ -209,7 +212,7 @@ def job_name(study: Study) -> str:
     return f"{study.id.replace('.', '-')[:40]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def _folders(contract: Contract, data: Mapping[str, str | PathLike[str]]) -> dict[str, Path]:
+def _folders(contract: JobTerms, data: Mapping[str, str | PathLike[str]]) -> dict[str, Path]:
     names = ", ".join(contract.servers)
     if strangers := [name for name in data if name not in contract.servers]:
         raise InvalidInput(
@@ -224,9 +227,9 @@ def _folders(contract: Contract, data: Mapping[str, str | PathLike[str]]) -> dic
     return {name: Path(folder).absolute() for name, folder in data.items()}
 
 
-def _planned(contract: Contract, held: Holdings) -> Part:
+def _planned(contract: JobTerms, dataset: TrainingData) -> Part:
     """A server's part before the first round: nothing released, and what all rounds will spend."""
-    place = held.server.place
+    place = dataset.server.place
     return Part(
         server=contract.servers[place.server],
         records=place.records,
@@ -234,13 +237,13 @@ def _planned(contract: Contract, held: Holdings) -> Part:
         apart=(),
         label_epsilon=place.label_epsilon,
         epsilons=place.epsilons,
-        randomised_by=held.randomised_by,
+        randomised_by=dataset.randomised_by,
         events=contract.plan.events(place),
     )
 
 
-def _held(study: Study, name: str, folder: Path) -> Holdings:
-    return training_data.hold(study, name, open_frozen(folder, study_hash=study.hash))
+def _load_training_data(study: Study, name: str, folder: Path) -> TrainingData:
+    return training_data.load_training_data(study, name, open_frozen(folder, study_hash=study.hash))
 
 
 def _exchange(run: local_engine.Run, loaders: Sequence[Loader], engine: str) -> Units:
@@ -255,7 +258,7 @@ def _exchange(run: local_engine.Run, loaders: Sequence[Loader], engine: str) -> 
 
 
 def _rounds(
-    contract: Contract,
+    contract: JobTerms,
     run: local_engine.Run,
     loaders: Sequence[Loader],
     engine: str,
@@ -296,4 +299,6 @@ class _Loader:
     folder: Path
 
     def __call__(self) -> list[Server]:
-        return [_held(Study.from_canonical(self.study), self.server, self.folder).server]
+        return [
+            _load_training_data(Study.from_canonical(self.study), self.server, self.folder).server
+        ]

@@ -82,22 +82,22 @@ def read_records(
         With the column and the row.
     """
     features = roles.features(table)
-    known = declarations.by_name(attributes)
+    declared_attributes = declarations.by_name(attributes)
     encoder, guessed = declarations.encoder_for(
         table,
-        known,
+        declared_attributes,
         features=features,
         from_data=from_data,
         missing=missing,
         missing_values=missing_values,
         maps=maps,
     )
-    found, codes = columns.labels(table, roles.label, classes)
+    class_names, codes = columns.labels(table, roles.label, classes)
     names, owners = columns.owners(table, roles.server) if roles.server else ((), None)
     leaks = ([declarations.leak(guessed)] if guessed else []) + ([] if classes else [CLASSES_LEAK])
     return Records(
         encoder=encoder,
-        classes=found,
+        classes=class_names,
         x=encoder.encode(table),
         codes=codes,
         epsilons=columns.epsilons(table, roles.epsilon) if roles.epsilon else None,
@@ -120,17 +120,17 @@ def public_records(
         Rows with their constant, shrunk to the norm bound; class indices; how many classes.
     """
     read = read_records(read_table(path), Roles(label=label), from_data=True)
-    rows, _ = scaling.finished(read.x, read.encoder.mass, bound=norm_bound)
+    rows, _ = scaling.scale_and_clip(read.x, read.encoder.mass, bound=norm_bound)
     return rows, read.codes, len(read.classes)
 
 
-def labelled(records: Records, table: Table, label: str) -> Records:
+def read_labelled(records: Records, table: Table, label: str) -> Records:
     """Records of another table, by the same declarations and classes."""
     codes = columns.positions(table, label, records.classes, what="the classes", private=True)
     return replace(records, x=records.encoder.encode(table), codes=codes)
 
 
-def hold_back(records: Records, fraction: float, seed: int | None) -> tuple[Records, Records]:
+def split_test(records: Records, fraction: float, seed: int | None) -> tuple[Records, Records]:
     """Records to train on, and a random share of them to measure on.
 
     Raises
@@ -143,19 +143,19 @@ def hold_back(records: Records, fraction: float, seed: int | None) -> tuple[Reco
     # Drawn apart from all other randomness of the same seed.
     source = np.random.default_rng(None if seed is None else [seed, 0x7E57])
     order = source.permutation(len(records))
-    held_back = round(fraction * len(records))
-    if not 0 < held_back < len(records):
+    test_size = round(fraction * len(records))
+    if not 0 < test_size < len(records):
         raise InvalidInput(
             f"test_fraction {fraction:g} of {len(records)} records leaves none to measure "
             "on or none to train on",
             setting="test_fraction",
         )
-    rest = records.take(np.sort(order[held_back:]))
-    everybody = np.arange(len(records.names))
-    if rest.owners is not None and (empty := np.setdiff1d(everybody, rest.owners)).size:
+    rest = records.take(np.sort(order[test_size:]))
+    servers = np.arange(len(records.names))
+    if rest.owners is not None and (empty := np.setdiff1d(servers, rest.owners)).size:
         raise DataError(
             f"test_fraction {fraction:g} held back every record of server "
             f"{records.names[int(empty[0])]!r}: hold back fewer, or draw with another seed",
             setting="test_fraction",
         )
-    return rest, records.take(np.sort(order[:held_back]))
+    return rest, records.take(np.sort(order[:test_size]))

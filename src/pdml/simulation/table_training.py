@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import IntArray, Matrix
 from pdml.encoding.encoder import Attribute
-from pdml.encoding.input_encoding import Form
+from pdml.encoding.input_encoding import InputEncoding
 from pdml.encoding.maps import FeatureMap
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
@@ -18,8 +18,8 @@ from pdml.model.evaluation import Evaluation, evaluate
 from pdml.model.model import Model
 from pdml.model.private_evaluation import CountedEvaluation, count
 from pdml.simulation.simulation import Simulation
-from pdml.simulation.table_records import Records, hold_back, labelled, read_records
-from pdml.simulation.training_result import Trained, measured, released
+from pdml.simulation.table_records import Records, read_labelled, read_records, split_test
+from pdml.simulation.training_result import TrainingResult, add_evaluation, release_model
 from pdml.tables import Table, columns, read_table
 from pdml.tables.roles import Roles
 from pdml.training.count_release import BINS, Counting
@@ -45,7 +45,7 @@ def train_table(
     test: Readable | None = None,
     test_fraction: float = 0.0,
     **settings: Any,
-) -> Trained:
+) -> TrainingResult:
     """Train on a table, with simulated people and servers in one process.
 
     Every label is randomised before the training sees it; the servers then train together and add
@@ -85,12 +85,12 @@ def train_table(
 
     Returns
     -------
-    Trained
+    TrainingResult
         With ``model``, ``ledger``, ``history`` and ``accuracy``.
 
     Raises
     ------
-    Undeclared
+    UndeclaredColumns
         If a column has neither range nor levels; its ``columns`` say which.
     DataError
         If the table cannot be used as it is: with the row, never with somebody's label.
@@ -125,15 +125,15 @@ def train_table(
         missing_values=missing_values,
         maps=maps,
     )
-    taught, tested = people, None
+    training_records, tested = people, None
     if test is not None:
-        tested = labelled(people, _read(test), label)
+        tested = read_labelled(people, _read(test), label)
     elif test_fraction:
-        taught, tested = hold_back(people, test_fraction, settings.get("random_state"))
-    done = _simulated(taught, settings)
-    trained = Trained(
+        training_records, tested = split_test(people, test_fraction, settings.get("random_state"))
+    done = _simulated(training_records, settings)
+    trained = TrainingResult(
         simulation=done,
-        model=released(
+        model=release_model(
             done,
             leaks=people.leaks,
             classes=people.classes,
@@ -146,7 +146,12 @@ def train_table(
     return (
         trained
         if tested is None
-        else measured(trained, tested.x, tested.codes, taught=(taught.x, taught.codes))
+        else add_evaluation(
+            trained,
+            tested.x,
+            tested.codes,
+            training_records=(training_records.x, training_records.codes),
+        )
     )
 
 
@@ -233,7 +238,7 @@ def evaluate_privately(
     -------
     CountedEvaluation
         Accuracy and recall with 95% intervals, and what they tell of the people
-        (`CountedEvaluation.ledger`, `pdml.model.private_evaluation.charged`).
+        (`CountedEvaluation.ledger`, `pdml.model.private_evaluation.privacy_charge`).
 
     Raises
     ------
@@ -290,20 +295,20 @@ def _refuse_early(settings: dict[str, Any], test: Readable | None, fraction: flo
         )
 
 
-def _simulated(taught: Records, settings: dict[str, Any]) -> Simulation:
-    asked = settings.get("n_servers")
-    n = len(taught.names) or (SERVERS if asked is None else asked)
-    if asked not in (None, n):
+def _simulated(records: Records, settings: dict[str, Any]) -> Simulation:
+    n_servers = settings.get("n_servers")
+    n = len(records.names) or (SERVERS if n_servers is None else n_servers)
+    if n_servers not in (None, n):
         raise InvalidInput(
             f"n_servers must be left out or be {n}, as many as the server column names, got "
-            f"{asked}",
+            f"{n_servers}",
             setting="n_servers",
         )
-    chosen = {**settings, "n_servers": n, "classes": range(len(taught.classes))}
+    chosen = {**settings, "n_servers": n, "classes": range(len(records.classes))}
     return Simulation(**chosen).simulate(
-        Form(encoder=taught.encoder),
-        taught.x,
-        taught.codes,
-        epsilons=taught.epsilons,
-        servers=taught.owners,
+        InputEncoding(encoder=records.encoder),
+        records.x,
+        records.codes,
+        epsilons=records.epsilons,
+        servers=records.owners,
     )

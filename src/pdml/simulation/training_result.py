@@ -27,7 +27,7 @@ INSIDE_ONLY = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainingResult:
     """A simulation with its model and the accuracy on records that were not trained on.
 
     Attributes
@@ -115,9 +115,9 @@ class Trained:
     @property
     def house(self) -> dict[str, Model]:
         """Each server's model for its own house, by name, if it was asked for: not to be shared."""
-        each = zip(self.servers, self.simulation.house_, strict=False)
-        taught = {name: getattr(self.model, name) for name in _TABLE}
-        return {name: replace(model, house=name, **taught) for name, model in each}
+        pairs = zip(self.servers, self.simulation.house_, strict=False)
+        table_fields = {name: getattr(self.model, name) for name in _TABLE}
+        return {name: replace(model, house=name, **table_fields) for name, model in pairs}
 
     @property
     def page_leaks(self) -> list[str]:
@@ -134,7 +134,7 @@ class Trained:
 
     def summary(self) -> dict[str, Any]:
         """The whole outcome as plain values; ``inside_only`` names those to be kept inside."""
-        each = self.server_accuracies
+        accuracies = self.server_accuracies
         return {
             "label": self.model.label,
             "classes": list(self.model.classes),
@@ -151,7 +151,9 @@ class Trained:
             ],
             "consensus_distance": self.consensus,
             "expected": None if self.expected is None else asdict(self.expected),
-            "mean_server_accuracy": None if each is None else sum(each) / len(each),
+            "mean_server_accuracy": None
+            if accuracies is None
+            else sum(accuracies) / len(accuracies),
             "plan": self.model.plan,
             "privacy": self.model.privacy,
             "clipped": self.simulation.n_clipped_,
@@ -162,22 +164,26 @@ class Trained:
         }
 
 
-def released(simulation: Simulation, *, leaks: Sequence[str] = (), **changes: Any) -> Model:
+def release_model(simulation: Simulation, *, leaks: Sequence[str] = (), **changes: Any) -> Model:
     """A simulation's model as a file: with the version, and the leaks that concern the file
     itself.
     """
-    own = simulation.model_.provenance
-    provenance = {**own, "leaks": [*own["leaks"], *leaks], "pdml_version": pdml.__version__}
+    original = simulation.model_.provenance
+    provenance = {
+        **original,
+        "leaks": [*original["leaks"], *leaks],
+        "pdml_version": pdml.__version__,
+    }
     return replace(simulation.model_, provenance=provenance, **changes)
 
 
-def measured(
-    trained: Trained,
+def add_evaluation(
+    trained: TrainingResult,
     x: Matrix,
     truth: IntArray,
     *,
-    taught: tuple[Matrix, IntArray] | None = None,
-) -> Trained:
+    training_records: tuple[Matrix, IntArray] | None = None,
+) -> TrainingResult:
     """With what the released model and every server's own reach on records that were not trained
     on.
 
@@ -187,20 +193,24 @@ def measured(
         A training.
     x, truth : matrix, array of int
         The records, encoded, and the index of each one's true class.
-    taught : (matrix, array of int), optional
+    training_records : (matrix, array of int), optional
         The records that were trained on with their true classes, where one process holds them: what
         they would have given without any protection is measured too.
 
     Returns
     -------
-    Trained
+    TrainingResult
     """
-    own = trained.simulation.server_models_
-    each = tuple(float(np.mean(model.choose(x) == truth)) for model in own)
-    beside = None if taught is None else reference_accuracy(trained.model, *taught, x, truth)
+    models = trained.simulation.server_models_
+    accuracies = tuple(float(np.mean(model.choose(x) == truth)) for model in models)
+    beside = (
+        None
+        if training_records is None
+        else reference_accuracy(trained.model, *training_records, x, truth)
+    )
     return replace(
         trained,
         evaluation=evaluate(trained.model, x, truth),
         reference_accuracy=beside,
-        server_accuracies=each or None,
+        server_accuracies=accuracies or None,
     )

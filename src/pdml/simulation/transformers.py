@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-AS_GIVEN = (
+PREPROCESSING_NOTE = (
     "every number is for the rows as given to `fit`: what was fitted to the data before is not "
     "counted"
 )
@@ -18,7 +18,7 @@ def fitted_before() -> list[str]:
     """A leak for each pipeline that is fitting this estimator after transformers of its own.
 
     A last step is not told of those before it, so the pipelines are looked for among the callers.
-    What was fitted by hand cannot be seen: the ledger says `AS_GIVEN` in any case.
+    What was fitted by hand cannot be seen: the ledger says `PREPROCESSING_NOTE` in any case.
     """
     leaks = []
     for pipeline in _pipelines():
@@ -42,11 +42,11 @@ def rows_before(estimator: object) -> Any:
     Folds of a search have the same values here, whatever is fitted to each of them on the way.
     Behind anything else, which may choose rows (bagging), it cannot be told which rows are left.
     """
-    found, step = None, estimator
+    rows, step = None, estimator
     for pipeline, frame in _fitting():
         if pipeline is not step and pipeline.steps[-1][1] is step:
-            found, step = frame.f_locals.get("X"), pipeline
-    return found
+            rows, step = frame.f_locals.get("X"), pipeline
+    return rows
 
 
 def _pipelines() -> Iterator[Pipeline]:

@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from pdml import _validate
-from pdml.consortium.signed_counts import Evaluated
+from pdml.consortium.signed_counts import PooledEvaluation
 from pdml.errors import InvalidInput
-from pdml.pages.render import document as drawn
+from pdml.pages.render import document as render_template
 from pdml.statement import facts as gathered
 from pdml.statement import markdown, organiser_fields, registry
 from pdml.statement.document import Document
@@ -92,7 +92,7 @@ class Statement:
     @cached_property
     def html(self) -> str:
         """One self-contained page, which loads and runs nothing."""
-        return drawn("statement.html", self.document)
+        return render_template("statement.html", self.document)
 
     @cached_property
     def markdown(self) -> str:
@@ -106,13 +106,13 @@ class Statement:
     @property
     def registry(self) -> dict[str, Any]:
         """The entry for the Differential Privacy Deployments Registry, as plain values."""
-        told: dict[str, Any] = msgspec.to_builtins(self._entry[0])
-        return told
+        values: dict[str, Any] = msgspec.to_builtins(self._entry[0])
+        return values
 
     @property
     def registry_text(self) -> str:
         """The same as a file that is JSON and YAML alike."""
-        return registry.spelt(self._entry[0])
+        return registry.serialize(self._entry[0])
 
     def text(self, form: str) -> str:
         """What a file holds: "html", "markdown" or "registry"."""
@@ -141,15 +141,15 @@ class Statement:
             "trainings_allowed": None if self._uncounted else self.facts.allowed,
             "menu": list(study.menu),
             "budget": study.to_dict().get("budget"),
-            "lines": [each.to_dict() for each in self.facts.lines],
-            "coalitions": [each.to_dict() for each in self.facts.coalitions],
+            "lines": [row.to_dict() for row in self.facts.lines],
+            "coalitions": [row.to_dict() for row in self.facts.coalitions],
             "evaluation": None if self._evaluated is None else self._evaluated.to_dict(),
             "missing": list(self.missing),
             "registry": self.registry,
         }
 
     @property
-    def _evaluated(self) -> Evaluated | None:
+    def _evaluated(self) -> PooledEvaluation | None:
         return None if self.facts.spent is None else self.facts.spent.evaluated
 
     @property
@@ -220,11 +220,11 @@ def statement(
                 "evaluations must be left out without a result: they are about its model",
                 setting="evaluations",
             )
-        return Statement(gathered.planned(study, trainings), published)
+        return Statement(gathered.forecast_facts(study, trainings), published)
     if trainings != 1:
         raise InvalidInput(
             f"trainings must be left out with a result, got {trainings}: its ledger says itself "
             "what it counts",
             setting="trainings",
         )
-    return Statement(gathered.told(study, result, evaluations), published)
+    return Statement(gathered.load_result_facts(study, result, evaluations), published)

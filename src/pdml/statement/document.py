@@ -92,5 +92,7 @@ class Document:
     def blanks(self) -> tuple[str, ...]:
         """What the organiser must fill in, each once, in the order of the document."""
         every = (*self.sections, *self.annex, *self.appendix)
-        found = (part.what for each in every for part in each.parts if isinstance(part, Blank))
-        return tuple(dict.fromkeys(found))
+        names = (
+            part.what for section in every for part in section.parts if isinstance(part, Blank)
+        )
+        return tuple(dict.fromkeys(names))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from pdml.accounting import Budget, Ledger, Line
+from pdml.accounting import Budget, Ledger, LedgerRow
 from pdml.accounting.ledger import ADVERSARIES
-from pdml.accounting.ledger_row import few_coalitions
+from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.accounting.provenance import DEVICES, RANDOMISED_BY, UNSAID
-from pdml.consortium.outcome import OWN_NODES
+from pdml.consortium.outcome import SEPARATE_NODES
 from pdml.consortium.result_folder import MODEL
-from pdml.consortium.signed_counts import Evaluated, check_evaluations, digest_of
+from pdml.consortium.signed_counts import PooledEvaluation, check_evaluations, digest_of
 from pdml.consortium.verification import verify_result
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import SOURCES
@@ -30,7 +30,7 @@ from pdml.statement.sections import randomised_response
 from pdml.study import Study
 from pdml.study.schema import budget_checks, trainable
 
-OWN, OTHERS, TOGETHER = ADVERSARIES
+RECEIVER, OTHERS, TOGETHER = ADVERSARIES
 LIMITED = ("label", "features")  # what a budget knows
 
 
@@ -40,7 +40,7 @@ class Spent:
 
     job: str
     terms: str  # the digest of what the organisations agreed on
-    own_nodes: bool  # False: one trust domain held every organisation's records
+    separate_nodes: bool  # False: one trust domain held every organisation's records
     source: str  # of the noise
     records: dict[str, int]
     randomised_by: dict[str, str]
@@ -50,13 +50,13 @@ class Spent:
     expected: Expectation | None
     verified: bool  # signatures, messages, spending and model, from the folder of a result
     last_digits: bool = False  # whether its numbers differ in these from what this machine computes
-    evaluated: Evaluated | None = None  # by members, on other records
+    evaluated: PooledEvaluation | None = None  # by members, on other records
 
     @property
     def simulated(self) -> bool:
         """Whether the noise came from a seeded generator, which protects nobody."""
         counted = () if self.evaluated is None else self.evaluated.parts
-        return "simulated" in (self.source, *(each.source for each in counted))
+        return "simulated" in (self.source, *(part.source for part in counted))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,10 @@ class Facts:
 
     study: Study
     plan: TrainingPlan | None
-    lines: tuple[Line, ...] = ()
-    coalitions: tuple[Line, ...] = ()  # for each of `kinds`, as many of the others as `sizes` says
+    lines: tuple[LedgerRow, ...] = ()
+    coalitions: tuple[
+        LedgerRow, ...
+    ] = ()  # for each of `kinds`, as many of the others as `sizes` says
     trainings: int = 1  # that a plan's lines count
     allowed: int = 0  # so many trainings by the plan keep to the budget at worst
     within: bool = True  # whether the counted ones do
@@ -90,10 +92,10 @@ class Facts:
         """Whether the budget limits what others learn of it."""
         return data in LIMITED and not isinf(self.budget.limit(data)[0])
 
-    def coin(self, data: str) -> tuple[float, float] | None:
+    def device_limit(self, data: str) -> tuple[float, float] | None:
         """(ε, 0) that nobody ever exceeds, whatever is trained, by what devices do; None where
         something is sent as it was given."""
-        most = randomised_response.most(self.study, data)
+        most = randomised_response.largest_epsilon(self.study, data)
         return None if isinf(most) else (most, 0.0)
 
     def ceiling(self, data: str, colluding: int | None = None) -> tuple[float, float] | None:
@@ -101,8 +103,8 @@ class Facts:
         trained: by the budget, or by the devices' coins; None where nothing bounds it."""
         k, most = colluding or self.others, self.budget.colluding or self.others
         bound = self.budget.bound(data)
-        known = [bound] if k <= most and not isinf(bound[0]) else []
-        return min(filter(None, (*known, self.coin(data))), default=None)
+        limits = [bound] if k <= most and not isinf(bound[0]) else []
+        return min(filter(None, (*limits, self.device_limit(data))), default=None)
 
     @property
     def assumed(self) -> int | None:
@@ -115,7 +117,7 @@ class Facts:
         """Whom rows are about: the receiver, those whom the budget assumes to collude, all others,
         and all together."""
         few = [(OTHERS, self.assumed)] if self.assumed else []
-        return ((OWN, None), *few, (OTHERS, None), (TOGETHER, None))
+        return ((RECEIVER, None), *few, (OTHERS, None), (TOGETHER, None))
 
     @property
     def others(self) -> int:
@@ -132,34 +134,36 @@ class Facts:
         return self.spent is not None and self.spent.simulated
 
     @property
-    def one_domain(self) -> bool:
+    def single_domain(self) -> bool:
         """Whether one trust domain is known to have held all records."""
-        return self.spent is not None and not self.spent.own_nodes
+        return self.spent is not None and not self.spent.separate_nodes
 
     @cached_property
     def untrainable(self) -> tuple[str, ...]:
         """Why the software refuses to train under the study: its budget never ends, or its plan
         never keeps to it."""
         hopeless = self.spent is None and not self.within
-        found = trainable.mistakes(self.study) if hopeless else budget_checks.mistakes(self.study)
-        return tuple(sentence for _, sentence in found)
+        mistakes = (
+            trainable.mistakes(self.study) if hopeless else budget_checks.mistakes(self.study)
+        )
+        return tuple(sentence for _, sentence in mistakes)
 
-    def line(self, data: str, adversary: str, colluding: int | None = None) -> Line | None:
+    def line(self, data: str, adversary: str, colluding: int | None = None) -> LedgerRow | None:
         """A row of the ledger; None without a plan."""
         if colluding is not None:
             return self.coalition(data, colluding)
-        wanted = (each for each in self.lines if (each.data, each.adversary) == (data, adversary))
+        wanted = (row for row in self.lines if (row.data, row.adversary) == (data, adversary))
         return next(wanted, None)
 
-    def coalition(self, data: str, colluding: int) -> Line | None:
+    def coalition(self, data: str, colluding: int) -> LedgerRow | None:
         """What so many others learn together; None without a plan."""
-        known = (each for each in self.coalitions if each.data == data)
-        return next((each for each in known if each.colluding == colluding), None)
+        rows = (row for row in self.coalitions if row.data == data)
+        return next((row for row in rows if row.colluding == colluding), None)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """One, half and all of the other organisations, and as many as the budget assumes."""
-        return tuple(few_coalitions(self.others, self.assumed))
+        return tuple(representative_coalition_sizes(self.others, self.assumed))
 
     @property
     def devices(self) -> bool:
@@ -167,7 +171,7 @@ class Facts:
         return self.spent is None or set(self.spent.randomised_by.values()) == {DEVICES}
 
 
-def planned(study: Study, trainings: int) -> Facts:
+def forecast_facts(study: Study, trainings: int) -> Facts:
     """What so many trainings by the study's plan spend at worst, at the δ of its budget."""
     if study.plan is None:
         if trainings > 1:
@@ -178,7 +182,7 @@ def planned(study: Study, trainings: int) -> Facts:
             )
         return Facts(study=study, plan=None)
     facts = Facts(study=study, plan=study.plan, trainings=trainings)
-    whole = trainable.planned(study, study.plan, trainings)
+    whole = trainable.worst_case_ledger(study, study.plan, trainings)
     books = {data: _at_budget(whole, facts, data) for data in facts.kinds}
     return replace(
         facts,
@@ -212,7 +216,7 @@ class _Provenance(msgspec.Struct):
     earlier_releases: list[int] | None = None
 
 
-def told(
+def load_result_facts(
     study: Study,
     result: str | os.PathLike[str],
     evaluations: Sequence[str | os.PathLike[str]] = (),
@@ -222,9 +226,9 @@ def told(
     path, verified, last_digits = Path(result), False, False
     if path.is_dir():
         # Of the page a statement says nothing.
-        found = verify_result(path, page=result_page, study=study.hash, allow_unchecked=True)
-        found.check()
-        path, verified, last_digits = path / MODEL, True, MODEL in found.unchecked
+        verification = verify_result(path, page=result_page, study=study.hash, allow_unchecked=True)
+        verification.check()
+        path, verified, last_digits = path / MODEL, True, MODEL in verification.unchecked
     model = load_model(path)
     if model.house:
         raise InvalidInput(
@@ -232,15 +236,15 @@ def told(
             "it is made of exact sums and must not be shared",
             setting="result",
         )
-    told = _provenance(model, path)
-    if told.study_hash != study.hash:
+    provenance = _provenance(model, path)
+    if provenance.study_hash != study.hash:
         raise InvalidInput(
             f"result must be of the study {study.id} with the hash {study.hash}, got a model of "
-            f"{told.study_hash}: another study, or another revision of this one",
+            f"{provenance.study_hash}: another study, or another revision of this one",
             setting="result",
         )
-    unsaid = [UNSAID] * len(told.servers)
-    by = told.labels_randomised_by or unsaid
+    unsaid = [UNSAID] * len(provenance.servers)
+    by = provenance.labels_randomised_by or unsaid
     lines, every = model.lines(), model.coalitions()
     return _checked(
         Facts(
@@ -249,17 +253,21 @@ def told(
             lines=tuple(lines),
             coalitions=tuple(every),
             spent=Spent(
-                job=told.job,
-                terms=told.contract,
-                own_nodes=told.parties == OWN_NODES,
-                source=told.noise_source,
-                records=dict(zip(told.servers, told.records_per_server, strict=True)),
-                randomised_by=dict(zip(told.servers, by, strict=True)),
+                job=provenance.job,
+                terms=provenance.contract,
+                separate_nodes=provenance.parties == SEPARATE_NODES,
+                source=provenance.noise_source,
+                records=dict(zip(provenance.servers, provenance.records_per_server, strict=True)),
+                randomised_by=dict(zip(provenance.servers, by, strict=True)),
                 released_before=dict(
-                    zip(told.servers, told.earlier_releases or [0] * len(by), strict=True)
+                    zip(
+                        provenance.servers,
+                        provenance.earlier_releases or [0] * len(by),
+                        strict=True,
+                    )
                 ),
                 counted=str(model.privacy.get("counted", "not said")),
-                leaks=tuple(told.leaks),
+                leaks=tuple(provenance.leaks),
                 expected=model.expected,
                 verified=verified,
                 last_digits=last_digits,
@@ -283,23 +291,29 @@ def _provenance(model: Model, path: Path) -> _Provenance:
             setting="result",
         )
     try:
-        told = msgspec.convert(model.provenance, _Provenance)
+        provenance = msgspec.convert(model.provenance, _Provenance)
     except msgspec.ValidationError as error:
         raise DataError(f"{str(path)!r} does not say where it comes from: {error}") from None
-    lists = (told.records_per_server, told.labels_randomised_by, told.earlier_releases)
-    if any(own is not None and len(own) != len(told.servers) for own in lists):
+    lists = (
+        provenance.records_per_server,
+        provenance.labels_randomised_by,
+        provenance.earlier_releases,
+    )
+    if any(values is not None and len(values) != len(provenance.servers) for values in lists):
         raise DataError(f"{str(path)!r} does not say the same of all its servers")
-    if not set(told.labels_randomised_by or ()) <= set(RANDOMISED_BY):
+    if not set(provenance.labels_randomised_by or ()) <= set(RANDOMISED_BY):
         raise DataError(f"{str(path)!r} names somebody unknown who randomised labels")
-    if told.noise_source not in SOURCES or told.noise_source != model.privacy.get("source"):
+    if provenance.noise_source not in SOURCES or provenance.noise_source != model.privacy.get(
+        "source"
+    ):
         raise DataError(f"{str(path)!r} does not say what its noise was drawn from")
-    return told
+    return provenance
 
 
 def _checked(facts: Facts, path: Path) -> Facts:
     """With a line for every coalition that is shown; a file without a line for each kind of data
     and adversary is no ledger."""
-    rows = [(each.data, each.adversary) for each in facts.lines]
+    rows = [(row.data, row.adversary) for row in facts.lines]
     wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]
     if sorted(rows) != sorted(wanted):
         raise DataError(
@@ -307,13 +321,13 @@ def _checked(facts: Facts, path: Path) -> Facts:
             f"{', '.join(facts.kinds)}"
         )
     # Where all coalitions learn the same the file says it once.
-    told = facts.coalitions or tuple(
-        replace(each, colluding=k)
-        for each in facts.lines
+    coalitions = facts.coalitions or tuple(
+        replace(row, colluding=k)
+        for row in facts.lines
         for k in facts.sizes
-        if each.adversary == OTHERS
+        if row.adversary == OTHERS
     )
-    shown = tuple(each for each in told if each.colluding in facts.sizes)
-    if len(shown) != len(facts.kinds) * len(facts.sizes):
+    selection = tuple(row for row in coalitions if row.colluding in facts.sizes)
+    if len(selection) != len(facts.kinds) * len(facts.sizes):
         raise DataError(f"{str(path)!r} must hold a line for every number of colluding servers")
-    return replace(facts, coalitions=shown)
+    return replace(facts, coalitions=selection)

@@ -11,20 +11,20 @@ _MARKS = re.compile(r"([\\`*_\[\]<>|#~])")
 
 def render(document: Document) -> str:
     """The whole document."""
-    told = [f"# {escaped(document.title)}", escaped(document.lead)]
+    blocks = [f"# {escaped(document.title)}", escaped(document.lead)]
     if document.warning:
-        told.append(f"> **{escaped(document.warning)}**")
+        blocks.append(f"> **{escaped(document.warning)}**")
     rows = tuple((card.name, card.big, card.small) for card in document.cards)
-    told += [escaped(each) for each in document.summary]
-    told.append(_sheet(Sheet("", ("Data, against whom", "ε", "How sure"), rows)))
+    blocks += [escaped(sentence) for sentence in document.summary]
+    blocks.append(_sheet(Sheet("", ("Data, against whom", "ε", "How sure"), rows)))
     for heading, sections in (
         ("", document.sections),
         (document.ANNEX, document.annex),
         (document.APPENDIX, document.appendix),
     ):
-        told += [f"# {heading}"] if heading else []
-        told += [_section(each) for each in sections]
-    return "\n\n".join(told) + "\n"
+        blocks += [f"# {heading}"] if heading else []
+        blocks += [_section(section) for section in sections]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _section(section: Section) -> str:
@@ -32,14 +32,14 @@ def _section(section: Section) -> str:
     return f"{head}\n\n{parts(section.parts)}"
 
 
-def parts(each: Iterable[Part]) -> str:
+def parts(content: Iterable[Part]) -> str:
     """Parts of a section, one below the other."""
-    return "\n\n".join(map(_part, each))
+    return "\n\n".join(map(_part, content))
 
 
 def _part(part: Part) -> str:
     if isinstance(part, Items):
-        return "\n".join(f"- {escaped(each)}" for each in part.sentences)
+        return "\n".join(f"- {escaped(sentence)}" for sentence in part.sentences)
     if isinstance(part, Sheet):
         return _sheet(part)
     if isinstance(part, Blank):

@@ -16,7 +16,7 @@ import msgspec
 from pdml.formatting import numbers
 from pdml.statement import organiser_fields
 from pdml.statement.document import TO_FILL_IN, Blank, Section
-from pdml.statement.facts import OTHERS, OWN, Facts
+from pdml.statement.facts import OTHERS, RECEIVER, Facts
 from pdml.statement.markdown import parts
 from pdml.statement.sections import randomised_response
 from pdml.statement.sections.guarantee import whom
@@ -127,7 +127,7 @@ def entry(
 
     Sentences are those of the statement's sections, so that both say the same.
     """
-    told = {each.name: each for each in sections}
+    by_name = {section.name: section for section in sections}
     study, blanks = facts.study, _Blanks()
     return (
         Entry(
@@ -138,32 +138,32 @@ def entry(
                 basic=_basic(facts, published, blanks),
                 dp_variant=Variant(
                     variant_name="Approximate DP",
-                    data_domain=_text(told["unit"]),
-                    unprotected_quantities=_text(told["outside"]),
+                    data_domain=_text(by_name["unit"]),
+                    unprotected_quantities=_text(by_name["outside"]),
                 ),
-                privacy_loss=_loss(facts, told),
-                deployment_model=_model(facts, told),
+                privacy_loss=_loss(facts, by_name),
+                deployment_model=_model(facts, by_name),
                 accounting=Accounting(
                     post_processing="The model is a function of what was released, and its file "
                     "and page of that and of public settings.",
-                    composition=_text(told["accounting"]),
+                    composition=_text(by_name["accounting"]),
                 ),
                 implementation=Implementation(
                     preprocessing_and_hyperparameter_tuning="Ranges and levels are declared "
                     "in the study, records are scaled by them one by one, and settings are public "
                     "and fixed before a training. Whether anything was chosen by looking at "
                     "records is for the organiser to say.",
-                    mechanisms=f"{_text(told['randomness'])}\n\n{_text(told['channels'])}",
-                    justification=blanks.said("", "why this budget, this menu and this noise"),
+                    mechanisms=f"{_text(by_name['randomness'])}\n\n{_text(by_name['channels'])}",
+                    justification=blanks.fill("", "why this budget, this menu and this noise"),
                 ),
                 administrative=Administrative(
                     sources=f"The study {study.id}, whose SHA-256 is {study.hash}.",
                     notes=_notes(published),
-                    registry_authors=[blanks.said("", "who wrote this entry")],
+                    registry_authors=[blanks.fill("", "who wrote this entry")],
                 ),
             ),
         ),
-        tuple(blanks.found),
+        tuple(blanks.missing),
     )
 
 
@@ -171,12 +171,12 @@ class _Blanks:
     """Remembers what was not known."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.missing: list[str] = []
 
-    def said(self, known: str, what: str) -> str:
-        if known:
-            return known
-        self.found.append(what)
+    def fill(self, value: str, what: str) -> str:
+        if value:
+            return value
+        self.missing.append(what)
         return f"{TO_FILL_IN}: {what}."
 
 
@@ -185,13 +185,13 @@ def _basic(facts: Facts, published: date | None, blanks: _Blanks) -> Basic:
     curator = organiser_fields.organiser(study)
     classes = ", ".join(study.classes)
     if published is None:
-        blanks.found.append("when the model was published (YYYY-MM-DD)")
+        blanks.missing.append("when the model was published (YYYY-MM-DD)")
     return Basic(
         name=study.title,
         data_curators=[curator] if curator else [server.name for server in study.servers],
-        intended_use=blanks.said(organiser_fields.purpose(study), "what the model is used for"),
+        intended_use=blanks.fill(organiser_fields.purpose(study), "what the model is used for"),
         data_product_type="Machine learning model",
-        data_product_region=blanks.said(
+        data_product_region=blanks.fill(
             "", "the region that the data describe, and whose laws apply"
         ),
         description=f"A linear classifier of the answer to “{study.question}” ({classes}) from "
@@ -211,13 +211,13 @@ def _notes(published: date | None) -> str:
     )
 
 
-def _loss(facts: Facts, told: dict[str, Section]) -> Loss:
+def _loss(facts: Facts, sections: dict[str, Section]) -> Loss:
     parameters = _parameters(facts)
     return Loss(
         privacy_unit="Record-level: one person's report",
-        privacy_unit_details=_text(told["neighbours"]),
+        privacy_unit_details=_text(sections["neighbours"]),
         privacy_parameters=parameters,
-        privacy_parameters_details=_explained(facts, parameters, told["parameters"]),
+        privacy_parameters_details=_explained(facts, parameters, sections["parameters"]),
     )
 
 
@@ -235,7 +235,7 @@ def _parameters(facts: Facts) -> Parameters | None:
 
 
 def _explained(facts: Facts, parameters: Parameters | None, section: Section) -> str:
-    what = randomised_response.what(facts.study, "features")
+    what = randomised_response.describe_data(facts.study, "features")
     if facts.simulated:
         head = "The noise was simulated: the run protects nobody, and no parameters are given."
     elif parameters is None:
@@ -248,29 +248,34 @@ def _explained(facts: Facts, parameters: Parameters | None, section: Section) ->
     return f"{head}\n\n{_text(section)}"
 
 
-def _model(facts: Facts, told: dict[str, Section]) -> DeploymentModel:
-    name: Literal["Central", "Federated"] = "Central" if facts.one_domain else "Federated"
-    own = facts.line("label", OWN)
+def _model(facts: Facts, sections: dict[str, Section]) -> DeploymentModel:
+    name: Literal["Central", "Federated"] = "Central" if facts.single_domain else "Federated"
+    label_line = facts.line("label", RECEIVER)
     local = (
         "The sensitive answer is randomised on the person's device (local model). "
-        if facts.devices and (own is None or not isinf(own.epsilon))
+        if facts.devices and (label_line is None or not isinf(label_line.epsilon))
         else "The sensitive answer is not known to have been randomised on every person's device. "
     )
     if facts.study.encoder.sensitive:
-        local += f"The same is true of the answers to: {randomised_response.listed(facts.study)}. "
-    what = randomised_response.titled(randomised_response.what(facts.study, "features", OWN))
+        local += (
+            "The same is true of the answers to: "
+            f"{randomised_response.list_questions(facts.study)}. "
+        )
+    what = randomised_response.title(
+        randomised_response.describe_data(facts.study, "features", RECEIVER)
+    )
     rest = (
         f"{what} are held by one trust domain, which added the noise."
-        if facts.one_domain
+        if facts.single_domain
         else f"{what} are held by the organisation that receives them, which adds noise "
         "to what it releases."
     )
     return DeploymentModel(
         model_name=name,
         model_name_details=local + rest,
-        actors=_text(told["trust"]),
+        actors=_text(sections["trust"]),
         release_type="One release" if facts.spent is not None else "Many releases",
-        release_type_details=_text(told["accounting"]),
+        release_type_details=_text(sections["accounting"]),
         data_source_type="Static",
         access_type="Non-interactive",
     )
@@ -281,14 +286,16 @@ def _text(section: Section) -> str:
     return parts(part for part in section.parts if not isinstance(part, Blank)).strip()
 
 
-def spelt(made: Entry) -> str:
+def serialize(registry_entry: Entry) -> str:
     """An entry as text that is JSON and YAML alike, as the registry's own checks read it.
 
     YAML 1.1 takes 1e-06 for a word: numbers have a point.
     """
-    plain = json.dumps(msgspec.to_builtins(made), indent=1, ensure_ascii=False, allow_nan=False)
+    plain = json.dumps(
+        msgspec.to_builtins(registry_entry), indent=1, ensure_ascii=False, allow_nan=False
+    )
     return re.sub(r"(?m)^(\s*\"(?:epsilon|delta)\": \d+)(e[-+]?\d+)?(,?)$", _pointed, plain) + "\n"
 
 
-def _pointed(found: re.Match[str]) -> str:
-    return f"{found[1]}.0{found[2] or ''}{found[3]}"
+def _pointed(literal: re.Match[str]) -> str:
+    return f"{literal[1]}.0{literal[2] or ''}{literal[3]}"

@@ -25,14 +25,14 @@ from pdml.formats import decode
 from pdml.mechanisms.label_flip import micro
 from pdml.mechanisms.randomness import Stream
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.participant_notice import Consent, Notice, Organiser
 from pdml.study.schema import parse_study, toml_lines
 from pdml.study.schema.parse_servers import Relay, ServerEntry
 from pdml.study.schema.validation import Mistake
-from pdml.study.translations import Texts, own
-from pdml.tables import Table, listed
+from pdml.study.translations import Texts, build_texts
+from pdml.tables import Table, quote_names
 
 MOST_BYTES = 1 << 22  # of a study file: a thousand servers with their keys
 
@@ -169,15 +169,15 @@ class Study:
             }
         if self.relay is not None:
             document["relay"] = _filled(asdict(self.relay))
-        for key, told in self._told().items():
-            filled = _filled(asdict(told))
+        for key, section in self._participant_sections().items():
+            filled = _filled(asdict(section))
             document[key] = {name: _time(value) for name, value in filled.items()}
         return document
 
-    def _told(self) -> dict[str, Organiser | Notice | Consent]:
+    def _participant_sections(self) -> dict[str, Organiser | Notice | Consent]:
         """What people are told, as far as the study says it."""
-        told = {"organiser": self.organiser, "notice": self.notice, "consent": self.consent}
-        return {key: table for key, table in told.items() if table is not None}
+        sections = {"organiser": self.organiser, "notice": self.notice, "consent": self.consent}
+        return {key: table for key, table in sections.items() if table is not None}
 
     def canonical(self) -> bytes:
         """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without
@@ -233,8 +233,8 @@ class Study:
 
     def texts(self, language: str = "") -> Texts:
         """All that people read, in one of the study's languages; "": its own."""
-        wording = {name: (each.label, each.help) for name, each in self.wording.items()}
-        mine = own(
+        wording = {name: (entry.label, entry.help) for name, entry in self.wording.items()}
+        original = build_texts(
             code=self.language,
             title=self.title,
             description=self.description,
@@ -245,19 +245,19 @@ class Study:
             notice=self.notice,
             consent=self.consent,
         )
-        found = {texts.code: texts for texts in (mine, *self.languages)}
-        if language and language not in found:
-            known = ", ".join(filter(None, found)) or "not declared"
-            must = f"language must be one of the study's ({known})"
+        by_language = {texts.code: texts for texts in (original, *self.languages)}
+        if language and language not in by_language:
+            codes = ", ".join(filter(None, by_language)) or "not declared"
+            must = f"language must be one of the study's ({codes})"
             raise InvalidInput(f"{must}, got {language!r}", setting="language")
-        return found.get(language, mine)
+        return by_language.get(language, original)
 
     def server(self, name: str) -> ServerEntry:
         for server in self.servers:
             if server.name == name:
                 return server
-        known = listed([server.name for server in self.servers])
-        raise InvalidInput(f"the study {self.id!r} has no server {name!r}: its servers are {known}")
+        names = quote_names([server.name for server in self.servers])
+        raise InvalidInput(f"the study {self.id!r} has no server {name!r}: its servers are {names}")
 
     @cached_property
     def signing_keys(self) -> dict[str, str]:
@@ -279,8 +279,8 @@ class Study:
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """The servers linked to this one, in the study's order."""
-        own = self.server(name).name
-        linked = {a if b == own else b for a, b in self.edges if own in (a, b)}
+        origin = self.server(name).name
+        linked = {a if b == origin else b for a, b in self.edges if origin in (a, b)}
         return tuple(server.name for server in self.servers if server.name in linked)
 
     def graph(self) -> Graph:
@@ -301,7 +301,7 @@ class Study:
             encoding=self.encoder.digest,
         )
 
-    def place(self, name: str, *, records: int, epsilons: Sequence[float]) -> Place:
+    def place(self, name: str, *, records: int, epsilons: Sequence[float]) -> ServerSpec:
         """The place of a server in a training.
 
         Parameters
@@ -315,20 +315,20 @@ class Study:
 
         Returns
         -------
-        Place
+        ServerSpec
             For `TrainingPlan.events`.
 
         """
         index = self.servers.index(self.server(name))
-        return Place.of(self.graph(), index, self.rows, records=records, epsilons=epsilons)
+        return ServerSpec.of(self.graph(), index, self.rows, records=records, epsilons=epsilons)
 
     def encode(
-        self, answers: Mapping[str, object], drawn: Sequence[tuple[int, int]] = ()
+        self, answers: Mapping[str, object], draws: Sequence[tuple[int, int]] = ()
     ) -> NDArray[np.float32]:
         """One person's features, shape (width,), with what chance made of each sensitive answer:
         see `pdml.encoding.device_encoding`.
         """
-        return device_encoding.encode(self.encoder, answers, drawn)
+        return device_encoding.encode(self.encoder, answers, draws)
 
     def encode_table(self, table: Table, stream: Stream | None = None) -> NDArray[np.float32]:
         """The same for every row of a table, shape (m, width); columns without an attribute are not
@@ -366,8 +366,8 @@ def parse(text: str, source: str) -> tuple[dict[str, Any], dict[toml_lines.Path,
         return document, toml_lines.lines(text)
     except msgspec.DecodeError as error:
         if " (at " in str(error):
-            told, line = _located(str(error), text)
-            raise StudyError(source, [(line, f"this is not TOML: {told}")]) from None
+            message, line = _located(str(error), text)
+            raise StudyError(source, [(line, f"this is not TOML: {message}")]) from None
         raise StudyError(
             source, [(0, "the file holds a number or a nesting that nobody can read")]
         ) from None
@@ -382,11 +382,11 @@ def line_of(path: toml_lines.Path, where: Mapping[toml_lines.Path, int]) -> int:
 
 def _located(message: str, text: str) -> tuple[str, int]:
     """tomllib says "... (at line 3, column 7)" or "... (at end of document)"."""
-    told, _, place = message.rpartition(" (at ")
+    reason, _, place = message.rpartition(" (at ")
     if place.startswith("line "):
         line, column = (int("".join(filter(str.isdigit, part))) for part in place.split(","))
-        return f"{told[:1].lower()}{told[1:]} (column {column})", line
-    return f"{told[:1].lower()}{told[1:]} (at the end)", text.rstrip("\n").count("\n") + 1
+        return f"{reason[:1].lower()}{reason[1:]} (column {column})", line
+    return f"{reason[:1].lower()}{reason[1:]} (at the end)", text.rstrip("\n").count("\n") + 1
 
 
 def _typed(
@@ -399,8 +399,8 @@ def _typed(
     ``where`` knows them.
     """
     if mistakes:
-        told = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
-        raise StudyError(source, sorted(told, key=itemgetter(0)))
+        problems = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
+        raise StudyError(source, sorted(problems, key=itemgetter(0)))
     wording = {name: Wording(*texts) for name, texts in values["wording"].items()}
     return {**values, "wording": MappingProxyType(wording)}
 

@@ -65,17 +65,17 @@ class Manifest:
         """sha256 of the manifest's canonical JSON without the digest: one name for all the
         bytes.
         """
-        return hashlib.sha256(_canonical(self._told())).hexdigest()
+        return hashlib.sha256(_canonical(self._payload())).hexdigest()
 
     def to_bytes(self) -> bytes:
-        return _canonical({**self._told(), "digest": self.digest}) + b"\n"
+        return _canonical({**self._payload(), "digest": self.digest}) + b"\n"
 
-    def _told(self) -> dict[str, Any]:
+    def _payload(self) -> dict[str, Any]:
         """Every field that this version has: an older data set keeps its name."""
-        told = asdict(self)
+        payload = asdict(self)
         if self.version == 1:
-            del told["randomised_by"]
-        return told
+            del payload["randomised_by"]
+        return payload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,8 +137,8 @@ class FrozenWriter:
         """Add rows in their order: (k, d) float32, k class indices, k epsilons in millionths."""
         if not self._columns:
             raise InvalidInput("this data set is frozen or abandoned: nothing can be added")
-        given = {"features": features, "labels": labels, "epsilons": epsilons}
-        parts = {name: np.asarray(part) for name, part in given.items()}
+        columns = {"features": features, "labels": labels, "epsilons": epsilons}
+        parts = {name: np.asarray(part) for name, part in columns.items()}
         if parts["features"].dtype.newbyteorder("=") != np.float32:
             raise InvalidInput(
                 f"features must be float32 as they were sent, got {parts['features'].dtype}"
@@ -162,11 +162,12 @@ class FrozenWriter:
             self._columns[name].write(np.ascontiguousarray(parts[name], dtype=dtype).data)
         self.records += len(parts["labels"])
 
-    def finish(self, *, frozen_at: str, known: str = "") -> Manifest:
+    def finish(self, *, frozen_at: str, earlier_digest: str = "") -> Manifest:
         """Seal the folder: hashes, manifest, everything on disk, then its name.
 
-        ``frozen_at`` is an hour, 2026-03-01T14Z. ``known`` is the digest that the same rows had
-        when they were frozen before: if version 1 wrote it, they keep that name and its budget.
+        ``frozen_at`` is an hour, 2026-03-01T14Z. ``earlier_digest`` is the digest that the same
+        rows had when they were frozen before: if version 1 wrote it, they keep that name and its
+        budget.
         """
         if not self.records:
             raise DataError("a data set must hold at least one report to be frozen, got none")
@@ -195,7 +196,7 @@ class FrozenWriter:
             randomised_by=self.randomised_by,
         )
         older = replace(manifest, randomised_by=UNSAID, version=1)
-        manifest = older if older.digest == known else manifest
+        manifest = older if older.digest == earlier_digest else manifest
         write_private(self._stage / MANIFEST, manifest.to_bytes())
         if os.path.lexists(self.folder):
             raise InvalidInput(f"cannot freeze a data set into {self.folder}: it exists already")
@@ -246,11 +247,11 @@ def _read_manifest(folder: Path) -> Manifest:
         raise DataError(f"cannot read {path}: {because(error)}: it is no frozen data set") from None
     other = f"{path} is not a manifest: it was damaged or written by something else"
     try:
-        told = decode(data)
-        digest = told.pop("digest")
-        manifest = Manifest(**told)
+        content = decode(data)
+        digest = content.pop("digest")
+        manifest = Manifest(**content)
         kinds = {"records": int, "width": int, "classes": int, "version": int, "files": dict}
-        good = all(type(value) is kinds.get(name, str) for name, value in told.items())
+        good = all(type(value) is kinds.get(name, str) for name, value in content.items())
     except (ValueError, TypeError, KeyError, AttributeError):
         raise DataError(FORMAT.refusal_of(data, str(path)) or other) from None
     if why := FORMAT.refusal(manifest.version, str(path)) if good else "":
@@ -356,5 +357,5 @@ def _sha256(file: BinaryIO) -> str:
 
 
 def _canonical(values: Mapping[str, Any]) -> bytes:
-    told = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return told.encode("utf-8")
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8")

@@ -339,12 +339,12 @@ def encode_withdrawal(code: str) -> bytes:
 
 def decode_withdrawal(data: bytes) -> Withdrawal:
     """The withdrawal, its form checked; anything else is a `MessageError` with a problem's code."""
-    asked: Withdrawal = _decode(_withdrawal, data, "a withdrawal")
-    if not _ID.fullmatch(asked.code):
+    withdrawal: Withdrawal = _decode(_withdrawal, data, "a withdrawal")
+    if not _ID.fullmatch(withdrawal.code):
         raise MessageError("code must be 32 lower-case hex digits", "withdrawal_unknown")
     if data.count(b'"') != 4:
         raise MessageError("the code must be there once")
-    return asked
+    return withdrawal
 
 
 def decode_withdrawn(data: bytes) -> Withdrawn | Problem:
@@ -379,15 +379,15 @@ def decode_answer(data: bytes) -> Receipt | Problem:
     return receipt
 
 
-def _safe_problem(said: Problem) -> Problem:
-    if not _CODE.fullmatch(said.code):
+def _safe_problem(reply: Problem) -> Problem:
+    if not _CODE.fullmatch(reply.code):
         raise MessageError(
             "a problem's code must be lower-case letters, digits and underscores, got "
             "something else"
         )
-    title = PROBLEMS[said.code].title if said.code in PROBLEMS else _printable(said.title)
-    kind, detail, id = map(_printable, (said.type, said.detail, said.id))
-    return Problem(kind, title, said.status, said.code, detail, id)
+    title = PROBLEMS[reply.code].title if reply.code in PROBLEMS else _printable(reply.title)
+    kind, detail, id = map(_printable, (reply.type, reply.detail, reply.id))
+    return Problem(kind, title, reply.status, reply.code, detail, id)
 
 
 def _printable(text: str) -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pdml.errors import Unaskable
+from pdml.errors import MissingNotice
 from pdml.study.messages import CONSENT_VERSION
 from pdml.study.schema import fields
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Findings, Mistake
+from pdml.study.schema.validation import ABSENT, Mistake, ValidationErrors
 
 if TYPE_CHECKING:
     from pdml.study.definition import Study
@@ -66,7 +66,7 @@ class Consent:
         return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
 
 
-class Told(TypedDict):
+class ParticipantNotice(TypedDict):
     """The arguments of `Study` that are for people; None for a table that is not there."""
 
     organiser: Organiser | None
@@ -74,7 +74,9 @@ class Told(TypedDict):
     consent: Consent | None
 
 
-def read(f: Findings, tables: Mapping[str, Any], closes: datetime | None) -> Told:
+def read(
+    f: ValidationErrors, tables: Mapping[str, Any], closes: datetime | None
+) -> ParticipantNotice:
     """The arguments of `Study` that are for people; None for a table that is not there."""
     organiser = _table(
         f,
@@ -103,7 +105,7 @@ def read(f: Findings, tables: Mapping[str, Any], closes: datetime | None) -> Tol
     if closes and notice and notice.get("retention") and notice["retention"] <= closes:
         why = "reports would be erased while people still answer"
         at: Path = ("notice", "retention")
-        f.wrong(at, "be later than study.closes", tables["notice"]["retention"], why)
+        f.reject(at, "be later than study.closes", tables["notice"]["retention"], why)
     consent = _table(
         f,
         tables,
@@ -113,7 +115,7 @@ def read(f: Findings, tables: Mapping[str, Any], closes: datetime | None) -> Tol
             "version": lambda path, value: _version(f, path, value),
         },
     )
-    return Told(
+    return ParticipantNotice(
         organiser=None if organiser is None else Organiser(**organiser),
         notice=None if notice is None else Notice(**notice),
         consent=None if consent is None else Consent(**consent),
@@ -121,7 +123,7 @@ def read(f: Findings, tables: Mapping[str, Any], closes: datetime | None) -> Tol
 
 
 def _table(
-    f: Findings, tables: Mapping[str, Any], name: str, checks: Mapping[str, Check]
+    f: ValidationErrors, tables: Mapping[str, Any], name: str, checks: Mapping[str, Check]
 ) -> dict[str, Any] | None:
     """Every key of a table that is there; something empty for each one that must be and is not."""
     value = tables.get(name, ABSENT)
@@ -129,14 +131,14 @@ def _table(
         return None
     required, _ = fields.of(name)
     table = f.table((name,), value, *fields.of(name))
-    found = {key: check((name, key), table[key]) for key, check in checks.items() if key in table}
-    return dict.fromkeys(required, "") | found
+    values = {key: check((name, key), table[key]) for key, check in checks.items() if key in table}
+    return dict.fromkeys(required, "") | values
 
 
-def _version(f: Findings, path: Path, value: object) -> str:
+def _version(f: ValidationErrors, path: Path, value: object) -> str:
     if isinstance(value, str) and CONSENT_VERSION.fullmatch(value):
         return value
-    f.wrong(path, "be 1 to 16 letters, digits, dots, dashes or underscores in quotes", value)
+    f.reject(path, "be 1 to 16 letters, digits, dots, dashes or underscores in quotes", value)
     return ""
 
 
@@ -145,22 +147,25 @@ def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:
     its own words, or those of a translation.
     """
     facts: dict[str, str] = {}
-    said = texts or study.texts()
+    wording = texts or study.texts()
     if (who := study.organiser) is not None:
         facts |= {"organiser": f"{who.name}, {who.address}", "contact": who.contact}
         facts |= {"about your data": who.for_data_protection}
     if (notice := study.notice) is not None:
-        facts |= {"purpose": said.notice["purpose"], "legal basis": said.notice["legal_basis"]}
-        facts |= {"who sees what": said.notice["who_sees"]}
+        facts |= {
+            "purpose": wording.notice["purpose"],
+            "legal basis": wording.notice["legal_basis"],
+        }
+        facts |= {"who sees what": wording.notice["who_sees"]}
         facts |= {
             "reports are erased": f"{notice.retention:%Y-%m-%d %H:%M} UTC, or later if the server "
             "cannot then; a copy goes to training, which the organiser has to delete"
         }
-        whole = said.notice.get("text", "").strip(), said.notice.get("link", notice.link)
+        whole = wording.notice.get("text", "").strip(), wording.notice.get("link", notice.link)
         more = "\n".join(filter(None, whole))
         facts |= {"notice": more} if more else {}
     if (consent := study.consent) is not None:
-        facts |= {f"you agree to (version {consent.version})": said.consent["text"].strip()}
+        facts |= {f"you agree to (version {consent.version})": wording.consent["text"].strip()}
     return facts
 
 
@@ -189,21 +194,22 @@ def mistakes(study: "Study", now: datetime | None = None) -> list[Mistake]:
         return _ended(study, now)
     tables = ", ".join(f"[{name}]" for name in missing)
     why = "; ".join(needed[name] for name in missing)
-    told = f"the study {study.id} has no {tables}, and people must be told before they are asked"
-    return [((), f"{told}: {why}. Add what is missing, or try things out with --test")]
+    message = f"the study {study.id} has no {tables}, and people must be told before they are asked"
+    return [((), f"{message}: {why}. Add what is missing, or try things out with --test")]
 
 
 def _ended(study: "Study", now: datetime | None) -> list[Mistake]:
     notice = study.notice
     if now is None or notice is None or now < notice.retention:
         return []
-    told = f"the study {study.id} says that every report is erased at "
-    told += f"{notice.retention:%Y-%m-%d %H:%M} UTC (notice.retention), which has passed"
-    return [(("notice", "retention"), f"{told}: nobody may be asked by it any more")]
+    message = f"the study {study.id} says that every report is erased at "
+    message += f"{notice.retention:%Y-%m-%d %H:%M} UTC (notice.retention), which has passed"
+    return [(("notice", "retention"), f"{message}: nobody may be asked by it any more")]
 
 
 def check(study: "Study", now: datetime | None = None) -> None:
-    """Raise `Unaskable` if people would not be told what they must be before they are asked, or if
+    """Raise `MissingNotice` if people would not be told what they must be before they are asked, or
+    if
     ``now`` their answers would be erased at once."""
-    if found := mistakes(study, now):
-        raise Unaskable(study.id, [sentence for _, sentence in found])
+    if problems := mistakes(study, now):
+        raise MissingNotice(study.id, [sentence for _, sentence in problems])

@@ -15,17 +15,20 @@ def answer(value: float | str | None) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
-def of_map(each: FeatureMap) -> str:
+def of_map(feature_map: FeatureMap) -> str:
     """What a map makes of the answers, as the end of a sentence."""
-    match each:
+    match feature_map:
         case Squares():
-            return f"the square of {_named(each.columns)}"
+            return f"the square of {_named(feature_map.columns)}"
         case Products():
-            return "the product of " + ", of ".join(f"{a} and {b}" for a, b in each.pairs)
+            return "the product of " + ", of ".join(f"{a} and {b}" for a, b in feature_map.pairs)
         case Bins():
-            return f"in which of {each.count} intervals lies {_named(each.columns)}"
+            return f"in which of {feature_map.count} intervals lies {_named(feature_map.columns)}"
         case Fourier():
-            return f"{each.count} waves of {_named(each.columns)}, in directions that all know"
+            return (
+                f"{feature_map.count} waves of {_named(feature_map.columns)}, in directions "
+                "that all know"
+            )
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pdml.encoding.clipping_forecast import expected
+from pdml.encoding.clipping_forecast import forecast_clipping
 from pdml.mechanisms.label_flip import is_weak
 from pdml.numerics.admm.labels import keep_weight
 from pdml.study import study_summary
@@ -31,12 +31,12 @@ def facts(study: Study) -> dict[str, Any]:
     return {
         "hash": study.hash,
         "width": study.width,
-        "shrunk": expected(study.encoder).to_dict() if study.encoder.version > 1 else None,
+        "shrunk": forecast_clipping(study.encoder).to_dict() if study.encoder.version > 1 else None,
         "menu": [
             {
                 "epsilon": epsilon,
                 "millionths": micro,
-                "true_answer": float(study_summary.kept(micro, classes)),
+                "true_answer": float(study_summary.keep_probability(micro, classes)),
                 "certainty": float(study_summary.certainty(micro)),
                 "weak": is_weak(micro),
                 "meaning": study_summary.meaning(micro, study.classes),
@@ -49,5 +49,5 @@ def facts(study: Study) -> dict[str, Any]:
             "cap": floor / study.min_records,
         },
         "plan": None if plan is None else plan.to_dict(),
-        "ledger": None if plan is None else trainable.planned(study, plan).to_dict(),
+        "ledger": None if plan is None else trainable.worst_case_ledger(study, plan).to_dict(),
     }

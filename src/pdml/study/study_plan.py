@@ -46,7 +46,9 @@ def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
         )
     counts = tuple(records) * servers if len(records) == 1 else tuple(records)
     classes, largest = len(study.classes), study.menu[-1]
-    loud, heard = (float(labels.keep_weight(e, classes)) for e in (largest, study.default_epsilon))
+    loud, default_weight = (
+        float(labels.keep_weight(e, classes)) for e in (largest, study.default_epsilon)
+    )
     several = len(study.menu) > 1
     return Sizes(
         records=counts,
@@ -54,7 +56,7 @@ def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
         epsilon=largest,
         classes=classes,
         smallest_epsilon=study.menu[0] if several else 0.0,
-        reports=sum(counts) * (loud / heard) ** 2 if several else 0.0,
+        reports=sum(counts) * (loud / default_weight) ** 2 if several else 0.0,
         answers=tuple(
             Answer(block=block, epsilon=attribute.epsilon.default)
             for block, attribute in zip(study.encoder.blocks, study.encoder.sensitive, strict=True)
@@ -141,5 +143,5 @@ def _true_rows(study: Study, public: Table, label: str) -> tuple[Matrix, IntArra
     encoder = study.encoder
     if encoder.version == 1:
         return encode_table(encoder, public), labels_of(study, public, label)
-    found, _ = encoder.finished(encoder.given(public))
-    return found, labels_of(study, public, label)
+    rows, _ = encoder.encode_rows(encoder.read_answers(public))
+    return rows, labels_of(study, public, label)

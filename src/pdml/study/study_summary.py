@@ -15,7 +15,7 @@ from pdml.accounting import randomized_attributes
 from pdml.encoding.attributes import NO_ANSWER
 from pdml.encoding.encoder import Attribute, Number
 from pdml.mechanisms.label_flip import WORD, is_weak, threshold
-from pdml.tables import listed
+from pdml.tables import quote_names
 
 WEAK = "This level protects you hardly at all."
 # What rows of a ledger are about. That of features is about replacing a record, label and all.
@@ -30,8 +30,10 @@ def subject(data: str, questions: Mapping[str, str]) -> str:
     """What a row of a ledger is about; ``questions``: how people are asked, by attribute."""
     if data in SUBJECTS:
         return SUBJECTS[data]
-    asked = {randomized_attributes.named(name): question for name, question in questions.items()}
-    return f"the answer to “{asked[data]}”"
+    by_attribute = {
+        randomized_attributes.named(name): question for name, question in questions.items()
+    }
+    return f"the answer to “{by_attribute[data]}”"
 
 
 def share(part: Fraction) -> str:
@@ -42,36 +44,38 @@ def share(part: Fraction) -> str:
     return "over 99.9%" if tenths > 999 else f"{tenths // 10}.{tenths % 10}%"
 
 
-def kept(micro_epsilon: int, classes: int) -> Fraction:
+def keep_probability(micro_epsilon: int, classes: int) -> Fraction:
     """How often the true answer is sent."""
     return 1 - Fraction(threshold(micro_epsilon, classes), WORD)
 
 
 def certainty(micro_epsilon: int) -> Fraction:
     """How sure of what was sent somebody becomes who held it and one other equally likely."""
-    return kept(micro_epsilon, 2)
+    return keep_probability(micro_epsilon, 2)
 
 
 def meaning(micro_epsilon: int, classes: Sequence[str]) -> str:
     """What one ε of the menu means to the person who chooses it."""
     others = len(classes) - 1
-    truth = kept(micro_epsilon, len(classes))
-    sent, each = share(truth), share((1 - truth) / others)
+    truth = keep_probability(micro_epsilon, len(classes))
+    sent, other_share = share(truth), share((1 - truth) / others)
     if others == 1:
         no, yes = classes
-        said = (
+        sentence = (
             f"If your answer is “{yes}”, “{yes}” is sent with a chance of {sent} and “{no}” with "
-            f"{each}, and the other way round. Somebody who held both equally likely is then "
+            f"{other_share}, and the other way round. Somebody who held both equally likely is "
+            "then "
             f"{sent} sure of the one that was sent."
         )
     else:
-        said = (
+        sentence = (
             f"Your true answer is sent with a chance of {sent}, each of the {others} others with "
-            f"{each}. Somebody who held all {others + 1} equally likely is then {sent} sure of the "
+            f"{other_share}. Somebody who held all {others + 1} equally likely is then {sent} "
+            "sure of the "
             f"one that was sent; somebody who wavered between two of them only, and sees one of "
             f"these, {share(certainty(micro_epsilon))}."
         )
-    return f"{said} {WEAK}" if is_weak(micro_epsilon) else said
+    return f"{sentence} {WEAK}" if is_weak(micro_epsilon) else sentence
 
 
 def domain(attribute: Attribute, version: int) -> str:
@@ -79,16 +83,16 @@ def domain(attribute: Attribute, version: int) -> str:
     a report can tell.
     """
     if attribute.epsilon is not None:
-        menu = ", ".join(f"{each:g}" for each in attribute.epsilon.menu)
-        levels = listed(attribute.choices).replace("'", "")
+        menu = ", ".join(f"{epsilon:g}" for epsilon in attribute.epsilon.menu)
+        levels = quote_names(attribute.choices).replace("'", "")
         return f"{levels}; only after chance, with epsilon {menu}"
     if not isinstance(attribute, Number):
-        return listed(attribute.choices).replace("'", "")
-    told = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+        return quote_names(attribute.choices).replace("'", "")
+    text = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     if version > 1:
         typical, spread = attribute.scale
-        told += f"; most people {typical:g} ± {spread:g}"
-    return f"{told}; or {NO_ANSWER}" if attribute.missing else told
+        text += f"; most people {typical:g} ± {spread:g}"
+    return f"{text}; or {NO_ANSWER}" if attribute.missing else text
 
 
 def weakness(micro_epsilon: int) -> str:

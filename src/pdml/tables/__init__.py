@@ -8,17 +8,17 @@
 | `columns.py` | labels, epsilons, owners and levels |
 """
 
-from pdml.tables.cells import MISSING, listed, number, shown
+from pdml.tables.cells import MISSING, number, quote, quote_names
 from pdml.tables.table import Table
 from pdml.tables.table_files import read_table, write_csv, write_predictions
 
 __all__ = [
     "MISSING",
     "Table",
-    "listed",
     "number",
+    "quote",
+    "quote_names",
     "read_table",
-    "shown",
     "write_csv",
     "write_predictions",
 ]

@@ -20,13 +20,13 @@ def number(cell: Any) -> float | None:
         return None
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """A cell as it may stand in a sentence: quoted, on one line, and not endless."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:50]}... ({len(str(value))} characters)"
 
 
-def listed(names: Sequence[str]) -> str:
+def quote_names(names: Sequence[str]) -> str:
     """The first few of many names."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(shown(name) for name in names[:10]) + more
+    return ", ".join(quote(name) for name in names[:10]) + more

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, InvalidInput
-from pdml.tables.cells import listed, shown
+from pdml.tables.cells import quote, quote_names
 from pdml.tables.table import BoolArray, Table
 
 MAX_CLASSES = 50
@@ -22,13 +22,13 @@ MAX_SERVERS = 1_000
 def positions(
     table: Table,
     name: str,
-    known: Sequence[Any],
+    values: Sequence[Any],
     *,
     what: str,
     private: bool = False,
     absent: BoolArray | None = None,
 ) -> IntArray:
-    """Which of ``known`` each cell of a column is.
+    """Which of ``values`` each cell of a column is.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def positions(
         The records.
     name : str
         The column.
-    known : sequence
+    values : sequence
         Texts, or numbers for a column of numbers.
     what : str
         What they are, for a sentence: "the classes".
@@ -50,22 +50,24 @@ def positions(
     DataError
         If a cell is none of them.
     """
-    if isinstance(known[0], str):
-        different, each = table.distinct(name, private=private, absent=absent)
+    if isinstance(values[0], str):
+        different, inverse = table.distinct(name, private=private, absent=absent)
     else:
         cells = table.numeric(name, private=private, absent=absent)
-        different, each = np.unique(cells, return_inverse=True)
-    place = {value: k for k, value in enumerate(known)}
-    found = np.array([place.get(cell, -1) for cell in different.tolist()], dtype=np.int64)[each]
-    if (found < 0).any():
-        row = int(np.argmin(found))
-        got = "something else" if private else shown(different.tolist()[each[row]])
+        different, inverse = np.unique(cells, return_inverse=True)
+    place = {value: k for k, value in enumerate(values)}
+    indices = np.array([place.get(cell, -1) for cell in different.tolist()], dtype=np.int64)[
+        inverse
+    ]
+    if (indices < 0).any():
+        row = int(np.argmin(indices))
+        got = "something else" if private else quote(different.tolist()[inverse[row]])
         raise DataError(
             f"column {name!r} must hold one of {what} "
-            f"{listed([str(value) for value in known if value != ''])}, got {got} in "
+            f"{quote_names([str(value) for value in values if value != ''])}, got {got} in "
             f"{table.where(row)}"
         )
-    return found
+    return indices
 
 
 def labels(
@@ -91,21 +93,21 @@ def labels(
         If a label is none of them, or if the column cannot be a label.
     """
     if classes:
-        known = _declared(table, name, classes)
-        return known, positions(table, name, known, what="the classes", private=True)
-    found, codes = _values(table, name, private=True)
-    if len(found) < 2:
+        class_values = _declared(table, name, classes)
+        return class_values, positions(table, name, class_values, what="the classes", private=True)
+    values, codes = _values(table, name, private=True)
+    if len(values) < 2:
         raise DataError(
             f"column {name!r} of {table.source} must hold two classes or more, got the same "
             "value in every row"
         )
-    if len(found) > MAX_CLASSES:
+    if len(values) > MAX_CLASSES:
         raise DataError(
             f"column {name!r} must hold at most {MAX_CLASSES} classes to be a label, got "
-            f"{len(found):,} distinct values: "
+            f"{len(values):,} distinct values: "
             "PDML classifies, so put a continuous quantity into a few groups first"
         )
-    return tuple(found.tolist()), codes
+    return tuple(values.tolist()), codes
 
 
 def epsilons(
@@ -152,13 +154,13 @@ def owners(table: Table, name: str) -> tuple[tuple[str, ...], IntArray]:
     DataError
         If the column does not name 2 to `MAX_SERVERS` servers.
     """
-    found, numbers = _values(table, name)
-    if not 2 <= len(found) <= MAX_SERVERS:
+    names, numbers = _values(table, name)
+    if not 2 <= len(names) <= MAX_SERVERS:
         raise DataError(
-            f"column {name!r} must name 2 to {MAX_SERVERS:,} servers, got {len(found):,} "
+            f"column {name!r} must name 2 to {MAX_SERVERS:,} servers, got {len(names):,} "
             "distinct values"
         )
-    return tuple(map(str, found.tolist())), numbers
+    return tuple(map(str, names.tolist())), numbers
 
 
 def _declared(table: Table, name: str, classes: Sequence[str]) -> tuple[Any, ...]:
@@ -185,8 +187,8 @@ def _values(table: Table, name: str, *, private: bool = False) -> tuple[NDArray[
     if table.is_numeric(name):
         return np.unique(_whole(table.numeric(name, private=private)), return_inverse=True)
     different, place = table.distinct(name, private=private)
-    found, rank = np.unique(different, return_inverse=True)
-    return found, rank[place]
+    values, rank = np.unique(different, return_inverse=True)
+    return values, rank[place]
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:

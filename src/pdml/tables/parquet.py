@@ -48,11 +48,11 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
                 if not re.fullmatch(r"__index_level_\d+__", name)
             ]
             kept = kept_columns(path, [name.strip() for name in stored], wanted)
-            asked = [stored[position] for position in kept.values()]
-            for name in asked:
+            selection = [stored[position] for position in kept.values()]
+            for name in selection:
                 _check_kind(pa, path, name, file.schema_arrow.field(name).type)
-            _check_size(path, file.metadata, asked, packed)
-            content = file.read(columns=asked)
+            _check_size(path, file.metadata, selection, packed)
+            content = file.read(columns=selection)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} must be a Parquet file, got one that cannot be read: {_first_line(error)}"
@@ -71,7 +71,7 @@ def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    known = (
+    predicates = (
         types.is_integer,
         types.is_floating,
         types.is_boolean,
@@ -81,14 +81,14 @@ def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
         types.is_large_string,
         types.is_string_view,
     )
-    if not any(is_kind(kind) for is_kind in known):
+    if not any(is_kind(kind) for is_kind in predicates):
         raise DataError(
             f"column {name!r} of {path} must hold numbers, text or truth values, got "
             f"{kind}: convert it, or leave it out"
         )
 
 
-def _check_size(path: Path, metadata: Any, asked: Sequence[str], packed: int) -> None:
+def _check_size(path: Path, metadata: Any, columns: Sequence[str], packed: int) -> None:
     """Refuse what a few bytes blow up to, before anything is unpacked: pages that were compressed,
     and cells that are counted instead of written."""
     unpacked = 0
@@ -96,7 +96,7 @@ def _check_size(path: Path, metadata: Any, asked: Sequence[str], packed: int) ->
         group = metadata.row_group(index)
         for position in range(group.num_columns):
             column = group.column(position)
-            if column.path_in_schema in asked:
+            if column.path_in_schema in columns:
                 unpacked += max(column.total_uncompressed_size, _CELL * group.num_rows)
     if unpacked > max(LEAST_UNPACKED, MOST_UNPACKED * packed):
         raise DataError(

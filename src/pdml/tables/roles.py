@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pdml.errors import DataError, InvalidInput
-from pdml.tables.cells import listed
+from pdml.tables.cells import quote_names
 from pdml.tables.table import Table
 
 
@@ -39,7 +39,8 @@ class Roles:
         for name in (*taken, *self.ignored):
             if name not in table.names:
                 raise DataError(
-                    f"{table.source} has no column {name!r}: its columns are {listed(table.names)}"
+                    f"{table.source} has no column {name!r}: its columns are "
+                    f"{quote_names(table.names)}"
                 )
         if self.label in self.ignored:
             raise InvalidInput(f"column {self.label!r} must not be ignored: it is the label")
@@ -47,6 +48,6 @@ class Roles:
         if not features:
             raise DataError(
                 f"{table.source} must have a column to predict from, got none besides "
-                f"{listed([*taken, *self.ignored])}"
+                f"{quote_names([*taken, *self.ignored])}"
             )
         return features

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray
-from pdml.errors import DataError, NoValue
-from pdml.tables.cells import MISSING, listed, number, shown
+from pdml.errors import DataError, MissingValueError
+from pdml.tables.cells import MISSING, number, quote, quote_names
 from pdml.tables.texts import Texts, distinct, objects
 
 BoolArray = NDArray[np.bool_]
@@ -38,16 +38,16 @@ class Table:
     # columns already taken apart, read as numbers, and as texts
     _written: dict[str, Texts] = field(init=False, repr=False, default_factory=dict)
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
-    _told: dict[str, tuple[NDArray[Any], IntArray]] = field(
+    _distinct: dict[str, tuple[NDArray[Any], IntArray]] = field(
         init=False, repr=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise DataError(f"{self.source} must have at least one column, got none")
-        known = {name: each for name, each in self.columns.items() if isinstance(each, Texts)}
+        texts = {name: column for name, column in self.columns.items() if isinstance(column, Texts)}
         columns = {
-            name: known[name].column if name in known else _storage(name, values, self.source)
+            name: texts[name].column if name in texts else _storage(name, values, self.source)
             for name, values in self.columns.items()
         }
         lengths = {len(values) for values in columns.values()}
@@ -55,7 +55,7 @@ class Table:
             raise DataError(
                 f"the columns of {self.source} must be equally long, got lengths {sorted(lengths)}"
             )
-        self._written.update(known)
+        self._written.update(texts)
         object.__setattr__(self, "columns", columns)
 
     @property
@@ -94,8 +94,8 @@ class Table:
         """
         column = self._column(name)
         if column.dtype.kind == "O":
-            known = {"", *spellings}
-            cells = (cell.strip() in known for cell in column.tolist())
+            missing = {"", *spellings}
+            cells = (cell.strip() in missing for cell in column.tolist())
             return np.fromiter(cells, dtype=bool, count=len(column))
         codes = [code for text in spellings if (code := number(text)) is not None]
         return np.asarray(np.isnan(column) | np.isin(column, codes))
@@ -132,11 +132,11 @@ class Table:
         row has: most columns have few.
         """
         column = self._column(name)
-        if name not in self._told:
+        if name not in self._distinct:
             written, rows = self._texts(name, column).distinct
             texts, merged = distinct([cell.strip() for cell in written])
-            self._told[name] = objects(texts), merged[rows]
-        different, place = self._told[name]
+            self._distinct[name] = objects(texts), merged[rows]
+        different, place = self._distinct[name]
         missing = [i for i, text in enumerate(different.tolist()) if text in MISSING]
         gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
         if missing and (lost := np.isin(place, missing) & ~gaps).any():
@@ -152,8 +152,8 @@ class Table:
         """
         column = self._column(name)
         if column.dtype.kind == "O":  # one text is enough, and most columns of texts begin with one
-            known = MISSING | {*spellings}
-            first = next((cell for cell in column if cell.strip() not in known), "")
+            missing = MISSING | {*spellings}
+            first = next((cell for cell in column if cell.strip() not in missing), "")
             if number(first) is None:
                 return False
         try:
@@ -165,7 +165,7 @@ class Table:
     def _column(self, name: str) -> NDArray[Any]:
         if name not in self.columns:
             raise DataError(
-                f"{self.source} has no column {name!r}: its columns are {listed(self.names)}"
+                f"{self.source} has no column {name!r}: its columns are {quote_names(self.names)}"
             )
         column: NDArray[Any] = self.columns[name]
         return column
@@ -178,7 +178,7 @@ class Table:
         return self._written[name]
 
     def _floats(self, name: str, column: NDArray[Any]) -> Array:
-        """The whole column at once by the rule of `cells.number`, or ValueError."""
+        """The whole column at once by the rule of `cells.parse_number`, or ValueError."""
         if name not in self._read:
             if column.dtype.kind == "O":
                 values = self._texts(name, column).floats()
@@ -189,12 +189,12 @@ class Table:
         return self._read[name]
 
     def _refuse_missing(self, name: str, row: int, cell: object, private: bool) -> NoReturn:
-        spelt = cell.strip() if isinstance(cell, str) and not private else ""
-        found = f" (it says {spelt})" if spelt else ""
-        raise NoValue(
-            f"column {name!r} must have a value in every row, got none in {self.where(row)}{found}",
+        spelling = cell.strip() if isinstance(cell, str) and not private else ""
+        note = f" (it says {spelling})" if spelling else ""
+        raise MissingValueError(
+            f"column {name!r} must have a value in every row, got none in {self.where(row)}{note}",
             column=name,
-            spelt=spelt,
+            cell=spelling,
         )
 
     def _blame(self, name: str, private: bool, gaps: BoolArray) -> NoReturn:
@@ -208,7 +208,7 @@ class Table:
                 self._refuse_missing(name, row, cell, private)
             value = number(cell)
             if value is None or not math.isfinite(value):
-                got = "something else" if private else shown(cell)
+                got = "something else" if private else quote(cell)
                 decimal_comma = (
                     value is None and not private and number(cell.replace(",", ".")) is not None
                 )
@@ -237,12 +237,12 @@ def kept_columns(path: Path, names: Sequence[str], wanted: Sequence[str] | None)
             )
     for name in wanted or ():
         if name not in names:
-            raise DataError(f"{path} has no column {name!r}: its columns are {listed(names)}")
+            raise DataError(f"{path} has no column {name!r}: its columns are {quote_names(names)}")
     return {name: names.index(name) for name in (names if wanted is None else wanted)}
 
 
 def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
-    """A column as float64, NaN in the gaps, or ValueError: the rule of `cells.number`."""
+    """A column as float64, NaN in the gaps, or ValueError: the rule of `cells.parse_number`."""
     values = np.full(len(column), np.nan)
     kept = column[~gaps]
     if column.dtype.kind == "O" and "_" in "".join(kept.tolist()):

@@ -19,7 +19,7 @@ class Texts:
     """
 
     def __init__(self, cells: Sequence[str] = ()) -> None:
-        self._known: defaultdict[str, int] = _counted()
+        self._codes: defaultdict[str, int] = _counted()
         self._places: list[IntArray] = []
         self._rows: list[NDArray[Any]] = []
         self._many = 0
@@ -31,10 +31,10 @@ class Texts:
         if self._rows:
             self._rows.append(objects(cells))
             return
-        self._places.append(_placed(cells, self._known))
-        if self._many >= _SOON and len(self._known) > self._many / 2:
-            self._rows = [objects(list(self._known))[np.concatenate(self._places)]]
-            self._known, self._places = _counted(), []
+        self._places.append(_placed(cells, self._codes))
+        if self._many >= _SOON and len(self._codes) > self._many / 2:
+            self._rows = [objects(list(self._codes))[np.concatenate(self._places)]]
+            self._codes, self._places = _counted(), []
 
     @cached_property
     def column(self) -> NDArray[Any]:
@@ -49,10 +49,10 @@ class Texts:
         """The different ones, first come first, and which of them each row has."""
         if self._rows:
             return distinct(self.column.tolist())
-        return list(self._known), np.concatenate(self._places)
+        return list(self._codes), np.concatenate(self._places)
 
     def floats(self) -> Array:
-        """All rows as numbers, by the rule of `pdml.tables.cells.number`.
+        """All rows as numbers, by the rule of `pdml.tables.cells.parse_number`.
 
         Raises
         ------
@@ -72,20 +72,20 @@ def objects(cells: Sequence[Any]) -> NDArray[Any]:
 
 def distinct(cells: Sequence[str]) -> tuple[list[str], IntArray]:
     """The different ones, first come first, and which of them each one is."""
-    known = _counted()
-    place = _placed(cells, known)
-    return list(known), place
+    codes = _counted()
+    place = _placed(cells, codes)
+    return list(codes), place
 
 
 def _counted() -> defaultdict[str, int]:
     """Of each text that is looked up which one it is; a new one is counted on."""
-    known: defaultdict[str, int] = defaultdict()
-    known.default_factory = known.__len__
-    return known
+    codes: defaultdict[str, int] = defaultdict()
+    codes.default_factory = codes.__len__
+    return codes
 
 
-def _placed(cells: Sequence[str], known: defaultdict[str, int]) -> IntArray:
-    return np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
+def _placed(cells: Sequence[str], codes: defaultdict[str, int]) -> IntArray:
+    return np.fromiter(map(codes.__getitem__, cells), np.int64, len(cells))
 
 
 def _floats(cells: list[str]) -> Array:

@@ -128,10 +128,10 @@ class Counting:
         """
         if counts.shape != self.shape:
             raise InvalidInput(f"counts must have the shape {self.shape}, got {counts.shape}")
-        noise = integer_gaussian.drawn(
+        noise = integer_gaussian.sample(
             np.full(self.shape, self.stddev), source.stream(COUNTS, server)
         )
-        return integer_gaussian.settled(counts.astype(float)) + noise
+        return integer_gaussian.quantize(counts.astype(float)) + noise
 
 
 def edges(classes: int, bins: int) -> Array:

@@ -23,7 +23,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.admm.rows import stored
 from pdml.numerics.admm.solver import PrimalSolver, worth_compiling
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan, zeros
 
 
@@ -31,7 +31,7 @@ from pdml.planning.training_plan import TrainingPlan, zeros
 class Server:
     """What one server brings to a training: its place, its records, and their de-biased codes."""
 
-    place: Place
+    place: ServerSpec
     matrix: Matrix
     codes: Array  # (m, C)
     pooled: Matrix | None = (
@@ -62,7 +62,7 @@ class Server:
         """Server ``index`` of ``graph``; its sizes are those of its records."""
         records, width = matrix.shape
         rows = RowSpec(width=width, classes=classes, norm_bound=norm_bound)
-        place = Place.of(graph, index, rows, records=records, epsilons=epsilons)
+        place = ServerSpec.of(graph, index, rows, records=records, epsilons=epsilons)
         return cls(place, matrix, codes, pooled)
 
     def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:
@@ -124,7 +124,7 @@ class Node:
         origin = zeros(*self.linear.shape)
         return NodeState(0, origin, origin)
 
-    def step(self, state: NodeState, heard: list[Array]) -> tuple[NodeState, Array]:
+    def step(self, state: NodeState, messages: list[Array]) -> tuple[NodeState, Array]:
         """Take the neighbours' releases of round t (in ascending order of their index) and return
         round t+1's own.
 
@@ -132,25 +132,25 @@ class Node:
         would let others average it away. After a restart the rounds that were released are replayed
         instead.
         """
-        dual, point, certified = self._solve(state, heard)
+        dual, point, certified = self._solve(state, messages)
         noise = self._draw(state.t + 1, point)
         released = steps.release_step(self._source.settle(point), noise)
         return NodeState(state.t + 1, released, dual, certified), released
 
-    def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
+    def replay(self, state: NodeState, messages: list[Array], released: Array) -> NodeState:
         """The state after a round whose release is known: solver and streams move on as they did
         then, and nothing is released.
 
         The solver solves again because what it remembers decides the last bits of later rounds.
         """
-        dual, point, certified = self._solve(state, heard)
+        dual, point, certified = self._solve(state, messages)
         self._draw(state.t + 1, point)
         return NodeState(state.t + 1, released, dual, certified)
 
-    def _solve(self, state: NodeState, heard: list[Array]) -> tuple[Array, Array, float]:
+    def _solve(self, state: NodeState, messages: list[Array]) -> tuple[Array, Array, float]:
         """The dual variable brought up to date, w_i(t+1), and the gradient norm it reached."""
         settings = {"degree": self.server.place.degree, "penalty": self.plan.penalty}
-        total = steps.sum_heard(heard, state.sent)
+        total = steps.sum_messages(messages, state.sent)
         dual = steps.dual_step(state.dual, state.sent, total, **settings)
         target = steps.primal_target(self.linear, dual, state.sent, total, **settings)
         point, reached = self.solver.solve(target[None], self.tolerance)

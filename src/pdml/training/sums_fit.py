@@ -8,24 +8,24 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pdml._threads import one_thread
+from pdml._threads import single_thread
 from pdml._types import Array
 from pdml.formats import decode
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.numerics.interval import Range
-from pdml.numerics.sums.expected_accuracy import Expectation, expect, gain, tells
-from pdml.numerics.sums.fit import Measured, SumsModel, fit_measured, measured
-from pdml.planning.server_spec import Place
+from pdml.numerics.sums.expected_accuracy import Expectation, expect, gain, supports_classes
+from pdml.numerics.sums.fit import NoisyMoments, SumsModel, fit_moments, normalise_totals
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 
-EACH_SEEN = "every server's own sums are seen, each with all of the noise"
+INDIVIDUAL = "every server's own sums are seen, each with all of the noise"
 MASKED = "masked by each pair of servers, so that nothing but the total of all sums can be read"
 UNMASKED = (
     "added up without masks inside one trust domain, with the noise that they would have had if "
     "nothing but their total could be read"
 )
-HOUSE = (
+LOCAL_USE = (
     "made of the exact sums of one server, which no noise protects: for its own use, never to be "
     "shared"
 )
@@ -35,14 +35,14 @@ HOUSE = (
 _BITS, _DIGITS = 24, 4
 
 
-def carried(plan: TrainingPlan, *, own_nodes: bool) -> str:
+def transport_note(plan: TrainingPlan, *, separate_nodes: bool) -> str:
     """How the sums met, in words for a model's provenance.
 
     Parameters
     ----------
     plan : TrainingPlan
         With ``method`` "sums".
-    own_nodes : bool
+    separate_nodes : bool
         Whether each organisation ran its own node: only they mask anything.
 
     Returns
@@ -50,11 +50,13 @@ def carried(plan: TrainingPlan, *, own_nodes: bool) -> str:
     str
     """
     if plan.colluding is None:
-        return EACH_SEEN
-    return MASKED if own_nodes else UNMASKED
+        return INDIVIDUAL
+    return MASKED if separate_nodes else UNMASKED
 
 
-def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True) -> Array:
+def weights(
+    total: Units, plan: TrainingPlan, place: ServerSpec, *, intercept: bool = True
+) -> Array:
     """The model that the total of all servers' releases tells.
 
     Parameters
@@ -77,12 +79,12 @@ def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool =
     - A function of its arguments alone, equal on every machine up to one unit of the grid on which
       weights are rounded, 2^-24 of the largest.
     """
-    with one_thread():  # the same bits with any number of threads
-        return _weights(fitted(total, plan, place, intercept)[1], place)
+    with single_thread():  # the same bits with any number of threads
+        return _weights(fit_total(total, plan, place, intercept)[1], place)
 
 
-def learnt(
-    total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True
+def fit_with_gain(
+    total: Units, plan: TrainingPlan, place: ServerSpec, *, intercept: bool = True
 ) -> tuple[Array, Range | None]:
     """`weights`, and how much more often they are right than whoever always says the largest class.
 
@@ -97,21 +99,21 @@ def learnt(
     gain : Range or None
         Told by the same total; None without a constant column, and for more than 50 classes.
     """
-    with one_thread():
-        given, model = fitted(total, plan, place, intercept)
-        asked = intercept and tells(place.classes)
-        more = gain(given, model, plan.loss_for(place.classes)) if asked else None
+    with single_thread():
+        moments, model = fit_total(total, plan, place, intercept)
+        has_gain = intercept and supports_classes(place.classes)
+        more = gain(moments, model, plan.loss_for(place.classes)) if has_gain else None
         return _weights(model, place), more
 
 
-def fitted(
-    total: Units, plan: TrainingPlan, place: Place, intercept: bool
-) -> tuple[Measured, SumsModel]:
+def fit_total(
+    total: Units, plan: TrainingPlan, place: ServerSpec, intercept: bool
+) -> tuple[NoisyMoments, SumsModel]:
     """What a total says per record, in units of the norm bound, and the model of it; parameters as
     in `weights`.
     """
     loss = plan.loss_for(place.classes)
-    given = measured(
+    moments = normalise_totals(
         sums_release.totals(total, place.codes, place.width),
         plan.noise_of_total(place),
         loss=loss,
@@ -119,20 +121,20 @@ def fitted(
         intercept=intercept,
         constant=place.constant,
     )
-    return given, fit_measured(given, loss)
+    return moments, fit_moments(moments, loss)
 
 
-def _weights(model: SumsModel, place: Place) -> Array:
+def _weights(model: SumsModel, place: ServerSpec) -> Array:
     """Of records as they are, rounded."""
-    found = model.weights / place.norm_bound
-    largest = float(np.abs(found).max(initial=0.0))
+    coefficients = model.weights / place.norm_bound
+    largest = float(np.abs(coefficients).max(initial=0.0))
     if not largest:
-        return found
+        return coefficients
     grid = _step(largest)
-    return np.asarray(np.rint(found / grid) * grid)
+    return np.asarray(np.rint(coefficients / grid) * grid)
 
 
-def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | None:
+def expected(total: Units, plan: TrainingPlan, place: ServerSpec) -> Expectation | None:
     """What to expect of the model from `weights`, told by the same total.
 
     Parameters
@@ -146,29 +148,29 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
         Accuracy, and for two classes AUC, with intervals that hold the truth in about 80% of
         trainings. None for more than 50 classes.
     """
-    if not tells(place.classes):
+    if not supports_classes(place.classes):
         return None
-    with one_thread():
-        found = expect(*fitted(total, plan, place, True), plan.loss_for(place.classes))
+    with single_thread():
+        expectation = expect(*fit_total(total, plan, place, True), plan.loss_for(place.classes))
     return Expectation(
-        accuracy=_rounded(found.accuracy),
-        auc=None if found.auc is None else _rounded(found.auc),
-        confidence=round(found.confidence, _DIGITS),
+        accuracy=_rounded(expectation.accuracy),
+        auc=None if expectation.auc is None else _rounded(expectation.auc),
+        confidence=round(expectation.confidence, _DIGITS),
     )
 
 
-def _rounded(found: Range) -> Range:
-    return Range(**{name: round(value, _DIGITS) for name, value in asdict(found).items()})
+def _rounded(interval: Range) -> Range:
+    return Range(**{name: round(value, _DIGITS) for name, value in asdict(interval).items()})
 
 
-def near(model: bytes, own: bytes) -> bool:
+def equal_up_to_rounding(model: bytes, reference: bytes) -> bool:
     """Whether a file is this machine's own up to the digits in which two machines may differ.
 
     Parameters
     ----------
     model : bytes
         A model.json of sums, from anywhere.
-    own : bytes
+    reference : bytes
         The one that the same total gives here.
 
     Returns
@@ -179,20 +181,27 @@ def near(model: bytes, own: bytes) -> bool:
         and expectations by at most one of their last digits.
     """
     try:
-        said, made = decode(model, by=json.loads), json.loads(own)
+        model_fields, reference_fields = decode(model, by=json.loads), json.loads(reference)
     except msgspec.DecodeError:
         return False
-    if not isinstance(said, dict) or list(said) != list(made) or spelt(said) != model:
+    if (
+        not isinstance(model_fields, dict)
+        or list(model_fields) != list(reference_fields)
+        or canonical_json(model_fields) != model
+    ):
         return False
-    largest = max(np.abs(made[name]).max(initial=0.0) for name in ("coefficients", "intercepts"))
+    largest = max(
+        np.abs(reference_fields[name]).max(initial=0.0) for name in ("coefficients", "intercepts")
+    )
     grid = _step(float(largest))
     steps = {"coefficients": grid, "intercepts": grid, "expected": 10.0**-_DIGITS}
     return all(
-        _alike(said.pop(name), made.pop(name), step) for name, step in steps.items()
-    ) and spelt(said) == spelt(made)
+        _alike(model_fields.pop(name), reference_fields.pop(name), step)
+        for name, step in steps.items()
+    ) and canonical_json(model_fields) == canonical_json(reference_fields)
 
 
-def spelt(values: dict[str, Any]) -> bytes:
+def canonical_json(values: dict[str, Any]) -> bytes:
     """As `Model.to_bytes` spells it."""
     return json.dumps(values, indent=1, ensure_ascii=False).encode()
 
@@ -202,16 +211,16 @@ def _step(largest: float) -> float:
     return 2.0 ** (ceil(log2(largest)) - _BITS) if largest else 1.0
 
 
-def _alike(one: Any, other: Any, step: float) -> bool:
+def _alike(value: Any, other: Any, step: float) -> bool:
     """Whether two trees of JSON have the same form, and numbers that are equal or neighbours."""
-    if type(one) is not type(other):
+    if type(value) is not type(other):
         return False
-    if isinstance(one, dict):
-        keys = list(one) == list(other)
-        return keys and all(_alike(one[name], other[name], step) for name in one)
-    if isinstance(one, list):
-        both = zip(one, other, strict=False)
-        return len(one) == len(other) and all(_alike(a, b, step) for a, b in both)
-    if isinstance(one, float):
-        return one == other or isclose(abs(one - other), step, rel_tol=1e-6)
-    return bool(one == other)
+    if isinstance(value, dict):
+        keys = list(value) == list(other)
+        return keys and all(_alike(value[name], other[name], step) for name in value)
+    if isinstance(value, list):
+        both = zip(value, other, strict=False)
+        return len(value) == len(other) and all(_alike(a, b, step) for a, b in both)
+    if isinstance(value, float):
+        return value == other or isclose(abs(value - other), step, rel_tol=1e-6)
+    return bool(value == other)

@@ -16,9 +16,9 @@ from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.integer_gaussian import LIMIT, Units
 from pdml.mechanisms.randomness import SUMS, Source
 from pdml.numerics.sums import statistics
-from pdml.numerics.sums.local_fit import fit_house
+from pdml.numerics.sums.local_fit import fit_local_model
 from pdml.numerics.sums.statistics import Sums
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Server
 
@@ -26,15 +26,15 @@ WIDEST = 20_000  # columns: from there on S_i alone fills gigabytes at every ser
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchanged:
+class SumsExchange:
     """What came out of one exchange of sums.
 
-    ``released`` is what would leave the servers, ``house`` what would stay with each: the weights
-    (C, d) of its own model, if they were asked for.
+    ``released`` is what would leave the servers, ``local_models`` what would stay with each: the
+    weights (C, d) of its own model, if they were asked for.
     """
 
     released: Units  # (n, length)
-    house: tuple[Array, ...] = ()
+    local_models: tuple[Array, ...] = ()
 
     @property
     def total(self) -> Units:
@@ -54,7 +54,7 @@ def exact(server: Server, plan: TrainingPlan) -> Sums:
     return statistics.exact(server.matrix, server.codes, loss, server.place.blocks)
 
 
-def check_sums(place: Place, plan: TrainingPlan) -> None:
+def check_sums(place: ServerSpec, plan: TrainingPlan) -> None:
     """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
     do leave it tells something of them."""
     width, loss = place.width, plan.loss_for(place.classes)
@@ -75,12 +75,12 @@ def check_sums(place: Place, plan: TrainingPlan) -> None:
         )
 
 
-def released(own: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
+def release_sums(sums: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
     """The row that a server sends, with fresh noise: whoever calls this twice releases twice.
 
     Parameters
     ----------
-    own : Sums
+    sums : Sums
         Its exact sums.
     server : Server
         Whose they are.
@@ -99,11 +99,11 @@ def released(own: Sums, server: Server, plan: TrainingPlan, source: Source) -> U
     - With a secure source every number but the last is a function of a real Gaussian mechanism
       with the deviations of the plan's event.
     """
-    upper = np.triu_indices(own.width)
-    values = np.concatenate([own.label_sum.ravel(), own.square_sum[upper], [own.size]])
-    stddevs = _stddevs(plan, server.place.n_servers, own.label_sum.size, own.width)
-    noise = integer_gaussian.drawn(stddevs, source.stream(SUMS, server.place.server))
-    return integer_gaussian.settled(values) + noise
+    upper = np.triu_indices(sums.width)
+    values = np.concatenate([sums.label_sum.ravel(), sums.square_sum[upper], [sums.size]])
+    stddevs = _stddevs(plan, server.place.n_servers, sums.label_sum.size, sums.width)
+    noise = integer_gaussian.sample(stddevs, source.stream(SUMS, server.place.server))
+    return integer_gaussian.quantize(values) + noise
 
 
 def _stddevs(plan: TrainingPlan, n_servers: int, label_size: int, width: int) -> Array:
@@ -129,7 +129,7 @@ def totals(units: Units, codes: int, width: int) -> Sums:
     Sums
         With their noise.
     """
-    values = integer_gaussian.valued(units)
+    values = integer_gaussian.dequantize(units)
     square_sum = np.zeros((width, width))
     square_sum[np.triu_indices(width)] = values[codes * width : -1]
     square_sum += np.triu(square_sum, 1).T
@@ -137,14 +137,20 @@ def totals(units: Units, codes: int, width: int) -> Sums:
     return Sums(label_sum=label_sum, square_sum=square_sum, size=float(values[-1]))
 
 
-def house_weights(
-    own: Sums, row: Units, total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True
+def local_weights(
+    sums: Sums,
+    row: Units,
+    total: Units,
+    plan: TrainingPlan,
+    place: ServerSpec,
+    *,
+    intercept: bool = True,
 ) -> Array:
     """The weights (C, d) for a server's own house: its exact sums, and the others' noisy ones.
 
     Parameters
     ----------
-    own : Sums
+    sums : Sums
         Its exact sums.
     row : array of int64
         What it released of them.
@@ -162,8 +168,8 @@ def house_weights(
     array of shape (C, d)
         A secret of this server: it hangs on its sums without their noise.
     """
-    found = fit_house(
-        own,
+    model = fit_local_model(
+        sums,
         totals(total - row, place.codes, place.width),
         plan.noise_of_total(place, parts=place.n_servers - 1),
         loss=plan.loss_for(place.classes),
@@ -171,4 +177,4 @@ def house_weights(
         intercept=intercept,
         constant=place.constant,
     )
-    return found.weights
+    return model.weights

@@ -82,7 +82,7 @@ def smallest_epsilon(
 
     Returns
     -------
-    Reached
+    RoundsForecast
         That ε, its plan, and what was measured on the way.
 
     Raises
@@ -107,11 +107,11 @@ def smallest_epsilon(
         allowed = (
             Budget(features_epsilon=epsilon, labels_epsilon=epsilon) if budget is None else budget
         )
-        found: tuple[float, Proposal | None] = (0.0, None)
+        outcome: tuple[float, Proposal | None] = (0.0, None)
         with suppress(BudgetExceeded):
-            found = trial.run(epsilon, allowed)
-        tried.append((epsilon, found[0]))
-        return found
+            outcome = trial.run(epsilon, allowed)
+        tried.append((epsilon, outcome[0]))
+        return outcome
 
     accuracy, proposal = attempt(HIGHEST)
     if proposal is None or accuracy < target_accuracy:
@@ -134,10 +134,10 @@ def smallest_epsilon(
 
     def reaches(epsilon: float) -> bool:
         nonlocal accuracy, proposal
-        reached, found = attempt(epsilon)
-        if found is None or reached < target_accuracy:
+        reached, candidate = attempt(epsilon)
+        if candidate is None or reached < target_accuracy:
             return False
-        accuracy, proposal = reached, found
+        accuracy, proposal = reached, candidate
         return True
 
     epsilon = bisect(reaches, HIGHEST, LOWEST, relative=1 - 1 / resolution, middle=geometric)
@@ -165,18 +165,25 @@ class _Trial:
                 f"y must hold one class index below {classes} per record "
                 f"({clipped.shape[0]} of them)"
             )
-        held = len(y) // 4
+        test_size = len(y) // 4
         sizes = (
-            np.full(graph.n, (len(y) - held) // graph.n) if records is None else np.asarray(records)
+            np.full(graph.n, (len(y) - test_size) // graph.n)
+            if records is None
+            else np.asarray(records)
         )
-        if len(sizes) != graph.n or sizes.min() < 1 or sizes.sum() + held > len(y) or held < 1:
+        if (
+            len(sizes) != graph.n
+            or sizes.min() < 1
+            or sizes.sum() + test_size > len(y)
+            or test_size < 1
+        ):
             raise InvalidInput(
                 f"like must hold records for {graph.n} servers and as many as a third of "
                 f"them to test on, got {len(y)}"
             )
         order = Simulated(0).stream(DEAL).permutation(len(y))
-        self.test = rows.as_rows(clipped[order[:held]]), y[order[:held]]
-        kept = order[held : held + int(sizes.sum())]
+        self.test = rows.as_rows(clipped[order[:test_size]]), y[order[:test_size]]
+        kept = order[test_size : test_size + int(sizes.sum())]
         self.x, self.y = rows.as_rows(clipped[kept]), y[kept]
         self.cuts = np.concatenate([[0], np.cumsum(sizes)])
         self.slices = [

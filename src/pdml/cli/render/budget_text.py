@@ -9,7 +9,7 @@ from pdml.formatting import numbers
 from pdml.study import Study, study_summary
 
 
-def tell(study: Study) -> list[str]:
+def budget_sentences(study: Study) -> list[str]:
     """For all answers of somebody, and for the sensitive one."""
     return [features(study), label(study)]
 
@@ -22,14 +22,14 @@ def features(study: Study) -> str:
     epsilon, delta = study.budget.limit("features")
     limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
     more = "" if study.budget.colluding is None else " More of them together can learn more."
-    return f"{who}: {limit}. From even odds that makes {sure(epsilon, delta)}.{more}"
+    return f"{who}: {limit}. From even odds that makes {certainty_limit(epsilon, delta)}.{more}"
 
 
 def _whom(budget: Budget | None) -> str:
     """Against whom a budget holds, and the verb; without one, all others."""
-    known = budget or Budget()
-    learn = "learns" if known.colluding == 1 else "learn"
-    return f"{known.whom[:1].upper()}{known.whom[1:]} {learn}"
+    limits = budget or Budget()
+    learn = "learns" if limits.colluding == 1 else "learn"
+    return f"{limits.whom[:1].upper()}{limits.whom[1:]} {learn}"
 
 
 def label(study: Study) -> str:
@@ -47,7 +47,7 @@ def label(study: Study) -> str:
     return f"{_whom(study.budget)} {of}: {limit}. Everybody together: {chosen}."
 
 
-def sure(epsilon: float, delta: float, of: str = "") -> str:
+def certainty_limit(epsilon: float, delta: float, of: str = "") -> str:
     """How sure somebody can become of features under a limit of (ε, δ)."""
     most = numbers.certainty(limit_certainty(epsilon))
     return f"at most {most} sure{of}, but for a chance of {2 * delta:g} (twice delta)"

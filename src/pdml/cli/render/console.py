@@ -17,7 +17,7 @@ from pdml.formatting import numbers
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pdml.accounting.ledger_row import Line
+    from pdml.accounting.ledger_row import LedgerRow
 
 PEOPLE = "If I said yes, how sure can they be?"
 MOST_SERVERS = 20  # rows that still fit on a screen
@@ -48,29 +48,29 @@ def working(title: str) -> Iterator[None]:
         yield
 
 
-class Progressing(Protocol):
+class ProgressCallback(Protocol):
     """How far something is: (done, of how many), and what it is doing now."""
 
     def __call__(self, done: int, of: int, doing: str = "") -> None: ...
 
 
 @contextmanager
-def progress(title: str, unit: str = "round") -> Iterator[Progressing]:
+def progress(title: str, unit: str = "round") -> Iterator[ProgressCallback]:
     """A function to call as (done, of how many)."""
     with bars(unit) as tell:
         yield lambda done, of, doing="": tell({title: (done, of)}, doing)
 
 
-class Bars(Protocol):
+class BarsCallback(Protocol):
     """How far each of several is: what, as (done, of how many); one alone may be doing something
     now.
     """
 
-    def __call__(self, told: Mapping[str, tuple[int, int | None]], doing: str = "") -> None: ...
+    def __call__(self, counts: Mapping[str, tuple[int, int | None]], doing: str = "") -> None: ...
 
 
 @contextmanager
-def bars(unit: str) -> Iterator[Bars]:
+def bars(unit: str) -> Iterator[BarsCallback]:
     """A bar for each. Without a terminal, or in a dumb one, a line now and then instead; the unit
     "byte" is shown as downloads are.
     """
@@ -89,26 +89,26 @@ def bars(unit: str) -> Iterator[Bars]:
         rich.TimeRemainingColumn(),
     )
     tasks: dict[str, rich.TaskID] = {}
-    with rich.Progress(*columns, console=err, transient=True) as drawn:
+    with rich.Progress(*columns, console=err, transient=True) as display:
 
-        def draw(told: Mapping[str, tuple[int, int | None]], doing: str = "") -> None:
-            for what, (done, of) in told.items():
+        def draw(counts: Mapping[str, tuple[int, int | None]], doing: str = "") -> None:
+            for what, (done, of) in counts.items():
                 if what not in tasks:
-                    tasks[what] = drawn.add_task(what, total=None)
-                drawn.update(tasks[what], completed=done, total=of, description=doing or what)
+                    tasks[what] = display.add_task(what, total=None)
+                display.update(tasks[what], completed=done, total=of, description=doing or what)
 
         yield draw
 
 
-def _log(unit: str) -> Bars:
+def _log(unit: str) -> BarsCallback:
     spoken = time.monotonic()
 
-    def log(told: Mapping[str, tuple[int, int | None]], doing: str = "") -> None:
+    def log(counts: Mapping[str, tuple[int, int | None]], doing: str = "") -> None:
         nonlocal spoken
         if time.monotonic() - spoken <= _LOG_EVERY:
             return
         spoken = time.monotonic()
-        lines = (f"{doing or what}: {_far(unit, *how)}" for what, how in told.items())
+        lines = (f"{doing or what}: {_far(unit, *how)}" for what, how in counts.items())
         print(", ".join(lines), file=sys.stderr, flush=True)
 
     return log
@@ -154,7 +154,7 @@ def _escaped(letter: str) -> str:
     return json.dumps(letter)[1:-1] if ord(letter) != 0x7F else "\\u007f"
 
 
-def answer(as_json: bool, values: Mapping[str, Any], *sentences: str) -> None:
+def print_answer(as_json: bool, values: Mapping[str, Any], *sentences: str) -> None:
     """What a command has to say: one object for machines, or sentences for people, who may be
     watching a pipe.
     """
@@ -165,7 +165,7 @@ def answer(as_json: bool, values: Mapping[str, Any], *sentences: str) -> None:
     sys.stdout.flush()
 
 
-def tell(as_json: bool, values: Mapping[str, Any], show: Callable[[], None]) -> None:
+def print_result(as_json: bool, values: Mapping[str, Any], show: Callable[[], None]) -> None:
     """The same, where people are shown tables."""
     if as_json:
         print_json(values)
@@ -173,7 +173,7 @@ def tell(as_json: bool, values: Mapping[str, Any], show: Callable[[], None]) -> 
         show()
 
 
-def say(*lines: Words | list[Words], whole: bool = False) -> None:
+def print_text(*lines: Words | list[Words], whole: bool = False) -> None:
     """Sentences, wrapped between words, or ``whole`` so that they can be copied; one may have
     pieces of several styles.
     """
@@ -206,7 +206,7 @@ class Grid(NamedTuple):
         return self.columns[index] in self.words
 
 
-def show(heading: str, table: Grid, *sentences: str) -> None:
+def print_table(heading: str, table: Grid, *sentences: str) -> None:
     """A heading, what there is to say, and the table."""
     from rich.cells import cell_len
     from rich.padding import Padding
@@ -215,29 +215,29 @@ def show(heading: str, table: Grid, *sentences: str) -> None:
         """The width below which rich would cut: a number and its heading stand on one line, text
         wraps between words.
         """
-        shown = [table.columns[index], *(_plain(row[index]) for row in table.rows)]
-        words = [word for text in shown for word in text.split()]
-        return max(map(cell_len, words if table.is_text(index) else shown), default=0)
+        texts = [table.columns[index], *(_plain(row[index]) for row in table.rows)]
+        words = [word for text in texts for word in text.split()]
+        return max(map(cell_len, words if table.is_text(index) else texts), default=0)
 
-    say("", (heading, HEADING), *sentences, "")
+    print_text("", (heading, HEADING), *sentences, "")
     out = console()
     if _INDENT + sum(least(i) + _GAP for i in range(len(table.columns))) <= out.width + _GAP:
-        out.print(Padding(_drawn(table), (0, 0, 0, _INDENT), expand=False))
+        out.print(Padding(_build_table(table), (0, 0, 0, _INDENT), expand=False))
     else:
         _stack(out, table)
 
 
-def _drawn(table: Grid) -> Any:
+def _build_table(table: Grid) -> Any:
     from rich import table as rich
     from rich.text import Text
 
-    drawn = rich.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    rich_table = rich.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for index, name in enumerate(table.columns):
         text = table.is_text(index)
-        drawn.add_column(visible(name), justify="left" if text else "right", no_wrap=not text)
+        rich_table.add_column(visible(name), justify="left" if text else "right", no_wrap=not text)
     for row in table.rows:
-        drawn.add_row(*(Text.assemble(_visible(cell)) for cell in row))
-    return drawn
+        rich_table.add_row(*(Text.assemble(_visible(cell)) for cell in row))
+    return rich_table
 
 
 def _stack(out: "Console", table: Grid) -> None:
@@ -252,8 +252,8 @@ def _stack(out: "Console", table: Grid) -> None:
         out.print(Padding(Text.assemble(lead, _visible(first)), (0, 0, 0, _INDENT), expand=False))
         for name, cell in zip(table.columns[1:], others, strict=True):
             if _plain(cell):
-                told = Text.assemble((f"{name}: ", "dim"), _visible(cell))
-                out.print(Padding(told, (0, 0, 0, 2 * _INDENT), expand=False))
+                line = Text.assemble((f"{name}: ", "dim"), _visible(cell))
+                out.print(Padding(line, (0, 0, 0, 2 * _INDENT), expand=False))
 
 
 def _plain(cell: Words) -> str:
@@ -271,16 +271,21 @@ def accuracy_table(
     accuracies without totals.
     """
     columns = ("server", "records", "links", "accuracy")[: 4 if totals else 3]
-    known = any(accuracy is not None for _, _, _, accuracy in servers)  # of sums there is one model
-    shown = servers if len(servers) <= MOST_SERVERS else servers[: MOST_SERVERS // 2]
+    has_accuracy = any(
+        accuracy is not None for _, _, _, accuracy in servers
+    )  # of sums there is one model
+    visible_servers = servers if len(servers) <= MOST_SERVERS else servers[: MOST_SERVERS // 2]
     rows: list[tuple[Words, ...]] = [
-        (name, numbers.count(records), str(links), numbers.percent(accuracy) if known else "")[
-            : len(columns)
-        ]
-        for name, records, links, accuracy in shown
+        (
+            name,
+            numbers.count(records),
+            str(links),
+            numbers.percent(accuracy) if has_accuracy else "",
+        )[: len(columns)]
+        for name, records, links, accuracy in visible_servers
     ]
-    if len(shown) < len(servers):
-        more = (f"... and {len(servers) - len(shown)} more", "dim")
+    if len(visible_servers) < len(servers):
+        more = (f"... and {len(servers) - len(visible_servers)} more", "dim")
         rows.append((more, "", "", "")[: len(columns)])
     rows += [
         ((name, "bold"), "", "", (numbers.percent(accuracy), "bold")) for name, accuracy in totals
@@ -288,55 +293,57 @@ def accuracy_table(
     return Grid(columns, rows)
 
 
-def show_privacy(lines: "Iterable[Line]", *sentences: str, heading: str = PEOPLE) -> None:
+def print_privacy(lines: "Iterable[LedgerRow]", *sentences: str, heading: str = PEOPLE) -> None:
     """The ledger in words: how sure each adversary can become, and the ε behind it."""
     whom = _adversaries(lines)
-    kinds = dict.fromkeys(line.data for each in whom.values() for line in each)
+    kinds = dict.fromkeys(line.data for entries in whom.values() for line in entries)
     columns = ("who", *(column for kind in kinds for column in (f"of the {kind}", "epsilon")))
     rows: list[list[Words]] = [
-        [who, *(cell for line in each for cell in _sure(line))] for who, each in whom.items()
+        [who, *(cell for line in entries for cell in _sure(line))] for who, entries in whom.items()
     ]
-    delta = max((line.delta for each in whom.values() for line in each), default=0.0)
+    delta = max((line.delta for entries in whom.values() for line in entries), default=0.0)
     start = "Starting from 50%, for the person protected least"
     odds = f"{start}; against other servers but for a chance of {delta:g} (delta)."
-    show(heading, Grid(columns, rows), odds, *sentences)
+    print_table(heading, Grid(columns, rows), odds, *sentences)
 
 
-def show_reasons(lines: "Iterable[Line]") -> None:
+def print_reasons(lines: "Iterable[LedgerRow]") -> None:
     """Why each line of the ledger is what it is, and what small coalitions rest on."""
     from pdml.accounting.explanations import RESTS_ON
 
     whom = _adversaries(lines)
     rows = [
         ("" if row else who, line.data, line.reason)
-        for who, each in whom.items()
-        for row, line in enumerate(each)
+        for who, entries in whom.items()
+        for row, line in enumerate(entries)
     ]
-    sizes = {line.colluding for each in whom.values() for line in each if line.colluding}
-    told = f"Fewer than all others see no more than one total. {RESTS_ON}"
-    show("Why?", Grid(("who", "of the", "why"), rows, words=3), *([told] if len(sizes) > 1 else []))
+    sizes = {line.colluding for entries in whom.values() for line in entries if line.colluding}
+    note = f"Fewer than all others see no more than one total. {RESTS_ON}"
+    print_table(
+        "Why?", Grid(("who", "of the", "why"), rows, words=3), *([note] if len(sizes) > 1 else [])
+    )
 
 
-def _adversaries(lines: "Iterable[Line]") -> "dict[str, list[Line]]":
+def _adversaries(lines: "Iterable[LedgerRow]") -> "dict[str, list[LedgerRow]]":
     """Lines by adversary, in words and in the order in which they come."""
-    known = list(lines)
-    most = max((line.colluding or 0 for line in known), default=0)
-    found: dict[str, list[Line]] = {}
-    for line in known:
+    ledger_rows = list(lines)
+    most = max((line.colluding or 0 for line in ledger_rows), default=0)
+    by_adversary: dict[str, list[LedgerRow]] = {}
+    for line in ledger_rows:
         k = line.colluding
-        who = numbers.coalition(k, everybody=k == most) if k else line.adversary
-        found.setdefault(who, []).append(line)
-    return found
+        who = numbers.coalition(k, all_others=k == most) if k else line.adversary
+        by_adversary.setdefault(who, []).append(line)
+    return by_adversary
 
 
-def _sure(line: "Line") -> tuple[Words, Words]:
+def _sure(line: "LedgerRow") -> tuple[Words, Words]:
     if isinf(line.epsilon):
         return ("unprotected", "red"), ""
     style = "red" if line.certainty > 0.99 else "green" if line.certainty < 0.6 else "yellow"
     return (numbers.certainty(line.certainty), style), numbers.epsilon(line.epsilon)
 
 
-def list_files(files: Mapping[str, Path]) -> None:
+def print_files(files: Mapping[str, Path]) -> None:
     """Paths on lines of their own, whole, so that they can be copied."""
     width = max(map(len, files))
-    say("", *(f"{what:<{width}}  {path}" for what, path in files.items()), whole=True)
+    print_text("", *(f"{what:<{width}}  {path}" for what, path in files.items()), whole=True)

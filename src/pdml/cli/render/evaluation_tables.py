@@ -13,12 +13,12 @@ def show(view: "Assessment", *, further: bool = False) -> None:
     the recall of each class.
     """
     facts = view.further() if further else view.facts()
-    told = [[fact.name, fact.value, fact.words] for fact in facts]
-    table = console.Grid(("figure", "value", ""), told, {"figure", ""})
-    console.show("How well does it predict?", table, *filter(None, [view.verdict]))
+    figures = [[fact.name, fact.value, fact.words] for fact in facts]
+    table = console.Grid(("figure", "value", ""), figures, {"figure", ""})
+    console.print_table("How well does it predict?", table, *filter(None, [view.verdict]))
     names = [name for name, _ in view.columns]
     rows = [
         [name, *cells, f"{recall} ({ends})" if ends else recall]
         for name, cells, recall, ends in view.rows()
     ]
-    console.show("Where is it wrong?", console.Grid(names, rows), f"{view.caption}.")
+    console.print_table("Where is it wrong?", console.Grid(names, rows), f"{view.caption}.")

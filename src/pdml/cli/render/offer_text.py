@@ -9,13 +9,13 @@ from pdml.node.protocol.offer_terms import Cost, Terms
 
 def show(terms: Terms) -> None:
     """Who offers what, then what other servers can learn before and after."""
-    console.say(*describe(terms), whole=True)
+    console.print_text(*describe(terms), whole=True)
     most = max((cost.after.colluding or 0 for cost in terms.costs), default=0)
     columns = ("who", "of the", "epsilon now", "epsilon after", "sure after", "budget")
     rows = [_row(cost, most) for cost in terms.costs]
     deltas = {cost.after.delta for cost in terms.costs}
     odds = ", ".join(f"{delta:g}" for delta in sorted(deltas))
-    console.show(
+    console.print_table(
         "What would it cost?",
         console.Grid(columns, rows, words=2),
         "What other servers can learn of whoever is protected least, from all jobs on this data "
@@ -77,7 +77,7 @@ def _noise(terms: Terms) -> str:
 def _row(cost: Cost, most: int) -> list[console.Words]:
     k, limit = cost.after.colluding, cost.limit
     return [
-        numbers.coalition(k, everybody=k == most) if k else "all other servers together",
+        numbers.coalition(k, all_others=k == most) if k else "all other servers together",
         cost.after.data,
         numbers.epsilon(cost.before.epsilon),
         numbers.epsilon(cost.after.epsilon),

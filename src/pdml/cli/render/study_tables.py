@@ -20,67 +20,69 @@ _CHANCE = (
 )
 
 
-def tell(study: Study, facts: dict[str, Any]) -> None:
+def print_study(study: Study, facts: dict[str, Any]) -> None:
     """Everything that a person who is asked to take part may want to know."""
-    console.say((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
+    console.print_text((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
     if study.description:
-        console.say("", study.description)
+        console.print_text("", study.description)
     if rows := list(participant_notice.in_words(study).items()):
-        console.show("Who asks, and for what?", Grid(("", ""), rows, words=2))
+        console.print_table("Who asks, and for what?", Grid(("", ""), rows, words=2))
     menu = [
-        (f"epsilon {each['epsilon']:g}{_default(study, each['epsilon'])}", each["meaning"])
-        for each in facts["menu"]
+        (f"epsilon {choice['epsilon']:g}{_default(study, choice['epsilon'])}", choice["meaning"])
+        for choice in facts["menu"]
     ]
-    console.show(
+    console.print_table(
         "What is kept secret?",
         Grid(("if you choose", "it means"), menu, words=2),
         f"{study.question} ({', '.join(study.classes)})",
         _CHANCE,
     )
     if study.encoder.sensitive:
-        console.show(
+        console.print_table(
             "What else is randomised?",
             _questions(study, study.encoder.sensitive),
             *_together(study),
         )
     heading = "What can the own server read?"
     if study.encoder.clear:
-        console.show(heading, _questions(study, study.encoder.clear), *_sent(study, facts))
+        console.print_table(heading, _questions(study, study.encoder.clear), *_sent(study, facts))
     else:
-        held = f"A report holds {study.width} numbers: a constant, and what chance made of answers."
-        console.say("", (heading, console.HEADING), held)
+        content = (
+            f"A report holds {study.width} numbers: a constant, and what chance made of answers."
+        )
+        console.print_text("", (heading, console.HEADING), content)
     members = [
         (server.name, server.url, ", ".join(study.neighbours(server.name)))
         for server in study.servers
     ]
     counts = {"server": len(study.servers), "link": len(study.edges)}
-    console.show(
+    console.print_table(
         "Who takes part?",
         _few(("server", "address", "talks to"), members, words=3),
         ", ".join(numbers.count(n, noun) for noun, n in counts.items()) + ".",
     )
-    promises = (*budget_text.tell(study), *_influence(study, facts))
-    console.say("", ("What is promised?", console.HEADING), *promises)
+    promises = (*budget_text.budget_sentences(study), *_influence(study, facts))
+    console.print_text("", ("What is promised?", console.HEADING), *promises)
     if facts["plan"] is not None:
         settings = [
             (name.replace("_", " "), str(value) if value is not None else "by itself")
             for name, value in facts["plan"].items()
         ]
-        console.show("How is the model trained?", Grid(("setting", "value"), settings))
-        console.say("", *_ledger(study, facts))
+        console.print_table("How is the model trained?", Grid(("setting", "value"), settings))
+        console.print_text("", *_ledger(study, facts))
     page = facts["page_sha256"] or "is told where pages are drawn: pip install 'pdml[collect]'"
     hashes = {"study hash": facts["hash"], "page sha256": page}
-    console.say("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
+    console.print_text("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
 
 
 def _questions(study: Study, attributes: Iterable[Attribute]) -> Grid:
     rows = [
         (
-            _question(study, one),
-            study_summary.domain(one, study.encoder.version),
-            str(len(one.feature_names)),
+            _question(study, attribute),
+            study_summary.domain(attribute, study.encoder.version),
+            str(len(attribute.feature_names)),
         )
-        for one in attributes
+        for attribute in attributes
     ]
     return _few(("question", "answer", "features"), rows, words=2)
 
@@ -91,7 +93,7 @@ def _question(study: Study, attribute: Attribute) -> str:
 
 def _together(study: Study) -> list[str]:
     """What everybody who sees a report can learn of all answers that chance decides."""
-    menus = [one.epsilon.menu for one in study.encoder.sensitive if one.epsilon]
+    menus = [attribute.epsilon.menu for attribute in study.encoder.sensitive if attribute.epsilon]
     most = study.menu[-1] + sum(menu[-1] for menu in menus)
     return [
         "Chance decides each of them by itself. "
@@ -119,11 +121,15 @@ def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
             "length 1."
         ]
     share, factor = (f"{facts['shrunk'][key]:.0%}" for key in ("share", "factor"))
-    made = [f"Devices add to them: {each}." for each in map(readable.of_map, study.encoder.maps)]
-    drawn = ", what chance made of the randomised ones," if study.encoder.sensitive else ""
+    additions = [
+        f"Devices add to them: {feature_map}."
+        for feature_map in map(readable.of_map, study.encoder.maps)
+    ]
+    sensitive_part = ", what chance made of the randomised ones," if study.encoder.sensitive else ""
     return [
-        *made,
-        f"A report holds {study.width} numbers: these{drawn} and a constant. What is longer than "
+        *additions,
+        f"A report holds {study.width} numbers: these{sensitive_part} and a constant. What is "
+        "longer than "
         f"1 is shrunk to it: {share} of reports, if people are as this study expects, and half of "
         f"those to less than {factor} of their length.",
     ]
@@ -152,11 +158,13 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
     """What a training by the plan tells all others, and those against whom the budget holds."""
     budget, ledger = study.budget or Budget(), facts["ledger"]
-    everybody = [line for line in ledger["lines"] if line["adversary"] == "other servers"]
+    all_others = [line for line in ledger["lines"] if line["adversary"] == "other servers"]
     some = [line for line in ledger.get("coalitions", ()) if line["colluding"] == budget.colluding]
-    questions = {one.name: _question(study, one) for one in study.encoder.sensitive}
-    said = []
-    for line in (*some, *everybody):
+    questions = {
+        attribute.name: _question(study, attribute) for attribute in study.encoder.sensitive
+    }
+    sentences = []
+    for line in (*some, *all_others):
         whom = budget.whom if line in some else Budget().whom
         who = f"With {study.min_records:,} reports at every server {whom} can learn"
         spent = "no limit"
@@ -164,5 +172,5 @@ def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
             most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
             spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
             spent += f"from even odds at most {most} sure, but for a chance of {delta}"
-        said.append(f"{who} of {study_summary.subject(line['data'], questions)}: {spent}.")
-    return said
+        sentences.append(f"{who} of {study_summary.subject(line['data'], questions)}: {spent}.")
+    return sentences

@@ -11,7 +11,7 @@ from pdml.simulation.training_result import INSIDE
 
 if TYPE_CHECKING:
     from pdml.numerics.sums.expected_accuracy import Expectation
-    from pdml.simulation.training_result import Trained
+    from pdml.simulation.training_result import TrainingResult
 
 SIMULATED = (
     "Simulated: one process played every party and drew the noise from a pseudo-random "
@@ -20,28 +20,30 @@ SIMULATED = (
 )
 
 
-def show(trained: "Trained", *notes: str) -> None:
+def show(trained: "TrainingResult", *notes: str) -> None:
     """How far the servers are apart; the ledger, in words first; and what one must know."""
     model = trained.model
     size = float(np.linalg.norm(np.column_stack([model.coefficients, model.intercepts])))
     apart = "Largest distance between two servers' last releases (consensus)"
     if trained.consensus is not None:
-        console.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
+        console.print_text(
+            "", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}."
+        )
     if trained.expected is not None:
-        console.say("", expectation(trained.expected, measured=trained.accuracy is not None))
+        console.print_text("", expectation(trained.expected, measured=trained.accuracy is not None))
     if trained.simulation.doubts_:
-        console.say("", *trained.simulation.doubts_)
-    console.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
-    console.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
+        console.print_text("", *trained.simulation.doubts_)
+    console.print_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
+    console.print_text("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
 
 
-def beside(trained: "Trained") -> list[tuple[str, float | None]]:
+def comparison_rows(trained: "TrainingResult") -> list[tuple[str, float | None]]:
     """The released model's accuracy with what to hold it against; nothing if none was measured."""
-    found = trained.evaluation
-    if found is None:
+    evaluation = trained.evaluation
+    if evaluation is None:
         return []
-    rows: list[tuple[str, float | None]] = [("released model", found.accuracy)]
-    rows.append((f"always saying {found.majority_class}", found.majority))
+    rows: list[tuple[str, float | None]] = [("released model", evaluation.accuracy)]
+    rows.append((f"always saying {evaluation.majority_class}", evaluation.majority))
     if trained.reference_accuracy is not None:
         rows.append((WITHOUT, trained.reference_accuracy))
     return rows
@@ -51,11 +53,11 @@ def expectation(expected: "Expectation", *, measured: bool) -> str:
     """What the totals tell of their own model; where its accuracy was measured, no rival to it."""
     accuracy = expected.accuracy
     interval = f"{accuracy.low:.0%} to {accuracy.high:.0%}, an 80% interval"
-    shown = interval if measured else f"{accuracy.middle:.0%} ({interval})"
-    return f"Accuracy to expect, by what was released alone: {shown}."
+    text = interval if measured else f"{accuracy.middle:.0%} ({interval})"
+    return f"Accuracy to expect, by what was released alone: {text}."
 
 
-def _inside(trained: "Trained") -> list[str]:
+def _inside(trained: "TrainingResult") -> list[str]:
     """What only whoever holds the records may know: words for the terminal, never for a file."""
     fitted = trained.simulation
     if not fitted.n_clipped_:

@@ -16,9 +16,9 @@ from starlette.routing import Route
 from pdml.collector.http import openapi
 from pdml.collector.http.attempts import Attempts
 from pdml.collector.http.guard import Guard
-from pdml.collector.http.operator_routes import Door
+from pdml.collector.http.operator_routes import OperatorAuth
 from pdml.collector.http.responses import (
-    Gone,
+    ClientDisconnected,
     Receive,
     Refused,
     Scope,
@@ -91,7 +91,7 @@ def create(
         attempts=attempts or Attempts(),
         guard=guard,
     )
-    door = Door(service, operator, operator_token_hash, secure=secure, proxied=proxied)
+    door = OperatorAuth(service, operator, operator_token_hash, secure=secure, proxied=proxied)
     rest = _rest(service, page, page_headers, door, operator=operator is not None)
     hot = {
         "/v1/reports": _reports,
@@ -110,7 +110,7 @@ def create(
                 await route(service, scope, receive, sender)
             else:
                 await rest(scope, receive, sender)
-        except Gone:
+        except ClientDisconnected:
             pass
         except Refused as refused:
             service.counters.problems[refused.problem.code] += 1
@@ -133,7 +133,7 @@ async def _reports(service: Service, scope: Scope, receive: Receive, sender: Sen
     if type(answer) is Receipt:
         await send(sender, 201 if new else 200, _encode(answer), JSON)
     else:
-        await service.attempts.after(scope, (answer,))
+        await service.attempts.delay_response(scope, (answer,))
         await send_problem(sender, answer)  # type: ignore[arg-type]
 
 
@@ -151,7 +151,7 @@ async def _invitations(service: Service, scope: Scope, receive: Receive, sender:
         await send(sender, 200, _encode(answer), JSON)
         return
     service.counters.problems[answer.code] += 1
-    await service.attempts.after(scope, (answer,))
+    await service.attempts.delay_response(scope, (answer,))
     await send_problem(sender, answer)
 
 
@@ -170,7 +170,7 @@ async def _withdrawals(service: Service, scope: Scope, receive: Receive, sender:
         await send(sender, 200, _encode(answer), JSON)
         return
     service.counters.problems[answer.code] += 1
-    await service.attempts.after(scope, (answer,))
+    await service.attempts.delay_response(scope, (answer,))
     await send_problem(sender, answer)
 
 
@@ -185,12 +185,17 @@ async def _batches(service: Service, scope: Scope, receive: Receive, sender: Sen
             "batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}"
         )
     answers = await service.intake.accept(lines)
-    await service.attempts.after(scope, (answer for answer, _ in answers))
+    await service.attempts.delay_response(scope, (answer for answer, _ in answers))
     await send(sender, 200, _encoder.encode_lines([answer for answer, _ in answers]), NDJSON)
 
 
 def _rest(
-    service: Service, page: bytes, page_headers: Mapping[str, str], door: Door, *, operator: bool
+    service: Service,
+    page: bytes,
+    page_headers: Mapping[str, str],
+    door: OperatorAuth,
+    *,
+    operator: bool,
 ) -> Starlette:
     study = service.study
     canonical = study.canonical()
@@ -209,7 +214,7 @@ def _rest(
         return Response(canonical, media_type="application/json", headers=headers)
 
     async def health(request: Request) -> Response:
-        if await service.ailment():
+        if await service.storage_error():
             return _problem(problem("storage_unavailable", "the store cannot commit now"))
         return Response(
             b'{"status":"ok"}',
@@ -249,10 +254,10 @@ def _rest(
         Route("/", front),
         Route("/v1/study", contract),
         # taken before; named here so that other methods get 405
-        Route("/v1/reports", _never, methods=["POST"]),
-        Route("/v1/batches", _never, methods=["POST"]),
-        Route("/v1/invitations", _never, methods=["POST"]),
-        Route("/v1/withdrawals", _never, methods=["POST"]),
+        Route("/v1/reports", _method_placeholder, methods=["POST"]),
+        Route("/v1/batches", _method_placeholder, methods=["POST"]),
+        Route("/v1/invitations", _method_placeholder, methods=["POST"]),
+        Route("/v1/withdrawals", _method_placeholder, methods=["POST"]),
         Route("/healthz", health),
         Route("/openapi.json", described),
     ]
@@ -268,7 +273,7 @@ def _rest(
     return rest
 
 
-async def _never(request: Request) -> Response:
+async def _method_placeholder(request: Request) -> Response:
     raise AssertionError("reports do not come this way")
 
 

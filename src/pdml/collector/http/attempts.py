@@ -47,11 +47,11 @@ class Attempts:
         # By address, the oldest first: how full the bucket was, and when.
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    async def after(self, scope: Any, answers: Iterable[object]) -> None:
+    async def delay_response(self, scope: Any, answers: Iterable[object]) -> None:
         """Wait before giving ``answers`` to the client of ``scope``, as long as its address
         deserves."""
         problems = (answer for answer in answers if type(answer) is Problem)
-        unknown = sum(one.code in _GUESSED for one in problems)
+        unknown = sum(problem.code in _GUESSED for problem in problems)
         if not unknown:
             return
         self.counted += unknown

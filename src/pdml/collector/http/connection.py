@@ -70,10 +70,10 @@ class Connection(asyncio.Protocol):
         self._watch = watch
         self._inner = inner
         self._transport: asyncio.Transport
-        self._made = False  # not before the handshake is done
+        self._is_connected = False  # not before the handshake is done
         self._gone = False
         self._loop = asyncio.get_running_loop()
-        self._held = b""  # the head of an answer, until its body comes
+        self._pending_head = b""  # the head of an answer, until its body comes
         self._deadline = inf
         self._stuck = inf  # when a client that does not read is given up
         self.reading = False  # a request's head is there, and not all of its body
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
     def look(self) -> None:
         """Called often."""
         now = self._watch.now
-        if not self._made:
+        if not self._is_connected:
             return  # the handshake has a deadline of its own
         if now > self._stuck or (self._stuck < inf and now > self._watch.end):
             self._watch.problems["timeout"] += 1
@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
     # What the socket says
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport, self._made = transport, True
+        self._transport, self._is_connected = transport, True
         self._deadline = self._watch.now + self._watch.limits.head
         self._inner.connection_made(self)  # type: ignore[arg-type]
 
@@ -174,18 +174,18 @@ class Connection(asyncio.Protocol):
         """
         if self._gone:  # a server that answers several requests of one client may not have heard
             return
-        if self._held:
-            data, self._held = self._held + data, b""
+        if self._pending_head:
+            data, self._pending_head = self._pending_head + data, b""
         elif data.startswith(b"HTTP/1.1 "):
-            self._held = data
+            self._pending_head = data
             self._loop.call_soon(self._flush)  # an answer without a body, as to HEAD
             return
         self._transport.write(data)
 
     def _flush(self) -> None:
-        if self._held and not self._gone:
-            self._transport.write(self._held)
-        self._held = b""
+        if self._pending_head and not self._gone:
+            self._transport.write(self._pending_head)
+        self._pending_head = b""
 
     def close(self) -> None:
         """When everything written has been read; but not for ever."""

@@ -197,7 +197,10 @@ class _Listening:
         self._loop = asyncio.get_running_loop()
         self._tick = min(
             _TICK,
-            *(each / 4 for each in (guard.limits.head, guard.limits.body, guard.limits.write)),
+            *(
+                timeout / 4
+                for timeout in (guard.limits.head, guard.limits.body, guard.limits.write)
+            ),
         )
         self._closed = False
         self._loop.call_later(self._tick, self._look)

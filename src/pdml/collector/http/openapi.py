@@ -26,14 +26,14 @@ _RULES = (*_CHECKED, "bad_features", "wrong_consent", "token_missing")
 _DECIDED = ("token_unknown", "token_used", "id_conflict", "too_early", "closed", "frozen")
 _STORE = (*_DECIDED, "storage_unavailable")
 
-Told = dict[str, Any]
-_TEXT: Told = {"type": "string"}
-_OBJECT: Told = {"type": "object"}
+JsonObject = dict[str, Any]
+_TEXT: JsonObject = {"type": "string"}
+_OBJECT: JsonObject = {"type": "object"}
 _HASHED = "The study in canonical JSON; its SHA-256 is in the header pdml-study-hash."
 _JSON, _LINES, _HTML = "application/json", "application/x-ndjson", "text/html"
 
 
-def document(study: Study, server: str, rules: Rules, *, operator: bool) -> Told:
+def document(study: Study, server: str, rules: Rules, *, operator: bool) -> JsonObject:
     """The document of the service that collects for ``study`` at ``server``."""
     lines = _TEXT | {"description": f"One report per line, at most {MAX_BATCH}."}
     answers = _TEXT | {"description": "A receipt or a problem per line, in the same order."}
@@ -103,18 +103,18 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> Told
     }
 
 
-def _metrics() -> Told:
+def _metrics() -> JsonObject:
     summary = "Totals of this process, for Prometheus."
-    told = _get("getMetrics", summary, "text/plain", _TEXT, "unauthorized")
+    path_item = _get("getMetrics", summary, "text/plain", _TEXT, "unauthorized")
     # from this machine, where nothing stands in front, without
-    told["get"]["security"] = [{"operator": []}, {}]
-    return told
+    path_item["get"]["security"] = [{"operator": []}, {}]
+    return path_item
 
 
-def _operator() -> Told:
+def _operator() -> JsonObject:
     door = {"401": _answer("The login form.", _content(_HTML, _TEXT))}
-    shown = "The operator's page, or its login form."
-    page = _get("getOperatorPage", shown, _HTML, _TEXT, "storage_unavailable")
+    page_summary = "The operator's page, or its login form."
+    page = _get("getOperatorPage", page_summary, _HTML, _TEXT, "storage_unavailable")
     page["get"]["responses"] |= door
     counts = ("unauthorized", "storage_unavailable")
     summary = _get("getSummary", "Totals and counts.", _JSON, _OBJECT, *counts)
@@ -130,7 +130,7 @@ def _operator() -> Told:
     return {"/operator": page | enter, "/operator.json": summary}
 
 
-def _constrain(report: Told, rules: Rules) -> None:
+def _constrain(report: JsonObject, rules: Rules) -> None:
     """What the rules ask beyond the types; the norm and the token cannot be said in a schema."""
     length = 4 * ((4 * rules.width + 2) // 3)
     hexadecimal = _TEXT | {"pattern": "^[0-9a-f]{32}$", "minLength": 32, "maxLength": 32}
@@ -151,35 +151,40 @@ def _constrain(report: Told, rules: Rules) -> None:
     report["required"] = list(report["properties"])
 
 
-def _get(operation: str, summary: str, kind: str, schema: Told, *problems: str) -> Told:
+def _get(operation: str, summary: str, kind: str, schema: JsonObject, *problems: str) -> JsonObject:
     answers = {"200": _answer(summary, _content(kind, schema)), **_problems(*problems)}
     return {"get": {"operationId": operation, "summary": summary, "responses": answers}}
 
 
-def _post(operation: str, summary: str, body: Told, answers: Told, *problems: str) -> Told:
-    told = {"operationId": operation, "summary": summary}
-    asked = {"requestBody": {"required": True, "content": body}}
-    return {"post": told | asked | {"responses": answers | _problems(*problems)}}
+def _post(
+    operation: str, summary: str, body: JsonObject, answers: JsonObject, *problems: str
+) -> JsonObject:
+    details = {"operationId": operation, "summary": summary}
+    request = {"requestBody": {"required": True, "content": body}}
+    return {"post": details | request | {"responses": answers | _problems(*problems)}}
 
 
-def _answer(description: str, content: Told) -> Told:
+def _answer(description: str, content: JsonObject) -> JsonObject:
     return {"description": description, "content": content}
 
 
-def _content(kind: str, schema: Told) -> Told:
+def _content(kind: str, schema: JsonObject) -> JsonObject:
     return {kind: {"schema": schema}}
 
 
-def _of(name: str) -> Told:
+def _of(name: str) -> JsonObject:
     """One of the messages, as JSON."""
     return _content(_JSON, {"$ref": _REF.format(name=name)})
 
 
-def _problems(*codes: str) -> Told:
+def _problems(*codes: str) -> JsonObject:
     """One response per status, naming its codes."""
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(PROBLEMS[code].status, []).append(code)
     content = _content("application/problem+json", {"$ref": _REF.format(name="Problem")})
-    told = {status: f"Refused: {', '.join(found)}." for status, found in sorted(by_status.items())}
-    return {str(status): _answer(text, content) for status, text in told.items()}
+    descriptions = {
+        status: f"Refused: {', '.join(problem_codes)}."
+        for status, problem_codes in sorted(by_status.items())
+    }
+    return {str(status): _answer(text, content) for status, text in descriptions.items()}

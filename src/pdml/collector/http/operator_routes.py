@@ -35,7 +35,7 @@ _HEADERS = {
 _FORM = templates("pdml.collector").get_template("door.html")
 
 
-class Door:
+class OperatorAuth:
     """Knows the token's hash and the sessions it has opened; both die with the process, the token's
     file does not.
     """
@@ -134,12 +134,12 @@ class Door:
             return True
         return self._sessions.get(request.cookies.get(_COOKIE, ""), 0) > self._service.clock()
 
-    def _is_token(self, given: str) -> bool:
-        given_hash = hashlib.sha256(given.encode("utf-8", "replace")).hexdigest()
-        return bool(self._token_hash) and hmac.compare_digest(given_hash, self._token_hash)
+    def _is_token(self, token: str) -> bool:
+        digest = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+        return bool(self._token_hash) and hmac.compare_digest(digest, self._token_hash)
 
-    def _form(self, said: str) -> Response:
-        text = _FORM.render(study=self._service.study, said=said)
+    def _form(self, message: str) -> Response:
+        text = _FORM.render(study=self._service.study, said=message)
         return HTMLResponse(
             text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"}
         )

@@ -17,7 +17,7 @@ class Proxies:
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
         """``trusted`` are addresses or networks, such as 10.0.0.7 or 10.0.0.0/24."""
-        self._networks = tuple(_network(each) for each in trusted)
+        self._networks = tuple(_network(address) for address in trusted)
         self.trusts = lru_cache(maxsize=4096)(self._trusts)
 
     def __bool__(self) -> bool:
@@ -32,8 +32,8 @@ class Proxies:
         proxy is the client.
         """
         values = b",".join(value for name, value in headers if name == b"x-forwarded-for")
-        for each in reversed(values.decode("latin-1").split(",")):
-            host = _bare(each.strip())
+        for hop in reversed(values.decode("latin-1").split(",")):
+            host = _bare(hop.strip())
             if host and not self.trusts(host):
                 return host
         return peer

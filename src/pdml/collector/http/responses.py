@@ -29,7 +29,7 @@ class Refused(Exception):
         self.problem = problem(code, detail)
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client left before its request was complete: there is nobody to answer."""
 
 
@@ -45,13 +45,14 @@ def require_type(scope: Scope, *allowed: bytes) -> None:
     """Refuse other content types. Browsers let any site post text or forms; JSON they ask about
     first, and are told no.
     """
-    given = header(scope, b"content-type")
-    if given in allowed:
+    content_type = header(scope, b"content-type")
+    if content_type in allowed:
         return
-    if given.partition(b";")[0].strip().lower() not in allowed:
+    if content_type.partition(b";")[0].strip().lower() not in allowed:
         raise Refused(
             "unsupported_type",
-            f"the content type must be {' or '.join(each.decode() for each in allowed)}",
+            "the content type must be "
+            f"{' or '.join(media_type.decode() for media_type in allowed)}",
         )
 
 
@@ -67,7 +68,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Gone
+            raise ClientDisconnected
         part = message.get("body", b"")
         size += len(part)
         if size > limit:

@@ -11,7 +11,7 @@ def render(service: Service) -> str:
     """What has happened since the start, and what is going on."""
     counters, writer, attempts = service.counters, service.writer, service.attempts
     refused = {f'{{code="{code}"}}': count for code, count in service.problems().items()}
-    told: list[tuple[str, str, float | dict[str, int]]] = [
+    metrics: list[tuple[str, str, float | dict[str, int]]] = [
         ("reports_stored_total", "Reports stored since the start.", counters.stored),
         (
             "reports_replayed_total",
@@ -32,9 +32,9 @@ def render(service: Service) -> str:
         ("uptime_seconds", "Time since the start.", service.clock() - counters.started),
     ]
     lines = []
-    for name, text, values in told:
+    for name, text, values in metrics:
         name, kind = f"pdml_collect_{name}", "counter" if name.endswith("_total") else "gauge"
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-        each = values if isinstance(values, dict) else {"": values}
-        lines += [f"{name}{labels} {value!r}" for labels, value in each.items()]
+        samples = values if isinstance(values, dict) else {"": values}
+        lines += [f"{name}{labels} {value!r}" for labels, value in samples.items()]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from pdml.collector.http.http_server import check_transport, serve
 from pdml.collector.http.operator_token import operator_token
 from pdml.collector.http.proxies import Proxies
 from pdml.collector.intake.service import Render
-from pdml.collector.storage.stores import shown
+from pdml.collector.storage.stores import redact_password
 from pdml.study import Study, participant_notice
 
 
@@ -100,7 +100,7 @@ def serve_study(
 
     Raises
     ------
-    Unaskable
+    MissingNotice
         If the study does not say what people must be told, or its retention has ended, unless
         ``settings.test``.
     ClockJump
@@ -147,7 +147,7 @@ def serve_study(
                 Ready(
                     url=url,
                     server=collection.server,
-                    database=shown(collection.database),
+                    database=redact_password(collection.database),
                     operator_token=token_file,
                 )
             )

@@ -38,7 +38,7 @@ class Intake:
         """
         now = self._clock()
         read = self.rules.read(lines, now)
-        entries = [each for each in read if type(each) is Entry]
+        entries = [entry for entry in read if type(entry) is Entry]
         outcomes = await self._commit(entries) if entries else []
         stored = outcomes.count(STORED)
         everything = stored == len(read)  # nearly always
@@ -50,8 +50,8 @@ class Intake:
     def _receipts(self, entries: Sequence[Entry]) -> list[tuple[Receipt | Problem, bool]]:
         study, server = self.rules.study_hash, self._server
         return [
-            (Receipt(each[10], study, server, each[1].hex(), hour_text(each[4])), True)
-            for each in entries
+            (Receipt(entry[10], study, server, entry[1].hex(), hour_text(entry[4])), True)
+            for entry in entries
         ]
 
     def _answers(
@@ -60,7 +60,7 @@ class Intake:
         """Whatever each line's fate; what is not newly stored is counted here."""
         fates = iter(outcomes)
         answers = [
-            self._answer(each, next(fates) if type(each) is Entry else None) for each in read
+            self._answer(entry, next(fates) if type(entry) is Entry else None) for entry in read
         ]
         for answer, new in answers:
             if type(answer) is Problem:
@@ -78,19 +78,19 @@ class Intake:
             return [Decision("storage_unavailable")] * len(entries)
 
     def _answer(
-        self, each: Entry | Refusal, outcome: Decision | None
+        self, entry: Entry | Refusal, outcome: Decision | None
     ) -> tuple[Receipt | Problem, bool]:
         if outcome is None:
-            return problem(*each), False
-        assert type(each) is Entry
+            return problem(*entry), False
+        assert type(entry) is Entry
         code, hour = outcome
         if code == "stored" or code == "replayed":
             stored = code == "stored"
-            when = hour_text(each.hour if stored else hour)
+            when = hour_text(entry.hour if stored else hour)
             return Receipt(
-                each.report, self.rules.study_hash, self._server, each.digest.hex(), when
+                entry.report, self.rules.study_hash, self._server, entry.digest.hex(), when
             ), stored
-        return problem(_CODES.get(code, code), _DETAILS.get(code, ""), each.report), False
+        return problem(_CODES.get(code, code), _DETAILS.get(code, ""), entry.report), False
 
 
 @lru_cache(maxsize=64)

@@ -46,11 +46,11 @@ Codes = tuple[Block, tuple[int, ...]]  # where a sensitive answer stands, and it
 
 def codes_of(study: Study) -> tuple[Codes, ...]:
     """What reports may say of each sensitive answer."""
-    found = []
+    codes = []
     for attribute, block in zip(study.encoder.sensitive, study.encoder.blocks, strict=True):
         assert attribute.epsilon is not None
-        found.append((block, attribute.epsilon.millionths))
-    return tuple(found)
+        codes.append((block, attribute.epsilon.millionths))
+    return tuple(codes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,22 +94,23 @@ class Rules:
         """Each report's entry, or the first rule it breaks; a bad line never harms its
         neighbours.
         """
-        barred, hour = self.barred(now), int(now // 3600)
-        read = [self._one(line, hour, barred) for line in lines]
-        entries = [each for each in read if type(each) is Entry]
+        barred, hour = self.closed_reason(now), int(now // 3600)
+        read = [self._read_line(line, hour, barred) for line in lines]
+        entries = [result for result in read if type(result) is Entry]
         if entries:
             fine = self._fine([entry.features for entry in entries])
             if self.codes:
                 coded = self._coded([entry.features for entry in entries])
-                fine = [one and other for one, other in zip(fine, coded, strict=True)]
+                fine = [is_bounded and other for is_bounded, other in zip(fine, coded, strict=True)]
             if not all(fine):
                 kept = iter(fine)
                 read = [
-                    each if type(each) is Refusal or next(kept) else _outside(each) for each in read
+                    result if type(result) is Refusal or next(kept) else _outside(result)
+                    for result in read
                 ]
         return read
 
-    def barred(self, now: float) -> str:
+    def closed_reason(self, now: float) -> str:
         """The problem's code outside the study's times, else nothing."""
         return "too_early" if now < self.opens else "closed" if now >= self.closes else ""
 
@@ -134,10 +135,10 @@ class Rules:
         rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
         good = np.ones(len(rows), dtype=bool)
         for block, menu in self.codes:
-            good &= device_encoding.coded_with(block, menu, rows) > 0
+            good &= device_encoding.match_epsilons(block, menu, rows) > 0
         return list(good.tolist())
 
-    def _one(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
+    def _read_line(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
         if len(line) > self.max_report:
             return Refusal(
                 "too_large", f"a report has at most {self.max_report} bytes, got {len(line)}"

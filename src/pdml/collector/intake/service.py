@@ -11,7 +11,7 @@ from pdml.collector.intake.intake import Intake
 from pdml.collector.intake.report_rules import Clock, Rules, hash_id, hash_token
 from pdml.collector.intake.writer import Writer
 from pdml.collector.storage.retention import ClockJump, keep_retention
-from pdml.collector.storage.store import Ended, NoSuchReport, Store, Totals, refused
+from pdml.collector.storage.store import Ended, NoSuchReport, Store, Totals, refusal_code
 from pdml.errors import DataError, StorageUnavailable
 from pdml.study import Study
 from pdml.study.messages import Admission, Problem, Withdrawn, problem, report_id
@@ -88,24 +88,24 @@ class Service:
                 _log.error("the retention cannot be looked after: %s", error)
             await asyncio.sleep(_LOOK)
 
-    async def ailment(self) -> str:
+    async def storage_error(self) -> str:
         """Why the store cannot commit now; empty if it can, as a real commit has just shown."""
         loop = asyncio.get_running_loop()
         async with self._probing:
             if loop.time() >= self._health[0]:
                 try:
                     await asyncio.to_thread(self._store.probe)
-                    found = ""
+                    reason = ""
                 except StorageUnavailable as error:
-                    found = str(error)
-                self._health = (loop.time() + _HEALTH_LASTS, found)
+                    reason = str(error)
+                self._health = (loop.time() + _HEALTH_LASTS, reason)
             return self._health[1]
 
     async def admit(self, token: str) -> Admission | Problem:
         """Whether a report with this token would be taken now. Raises `StorageUnavailable`."""
         state, used = await asyncio.to_thread(self._store.invitation, hash_token(token))
         missing = "token_missing" if self.rules.require_tokens and not token else ""
-        code = refused(state, self.rules.barred(self.clock()) or missing)
+        code = refusal_code(state, self.rules.closed_reason(self.clock()) or missing)
         if token and not code:
             code = "token_unknown" if used is None else "token_used" if used else ""
         return problem(code) if code else Admission(self.rules.study_hash)

@@ -29,7 +29,7 @@ from pdml.collector.storage.store import (
     Tallies,
     Totals,
     counted,
-    decided,
+    decide_by_id,
     require_changeable,
     require_there,
     stored_of,
@@ -40,12 +40,12 @@ from pdml.collector.storage.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
 _STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
-_HELD = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection FOR UPDATE"
+_STATE_AND_TALLIES = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection FOR UPDATE"
 _TOTALS = (
     f"SELECT {_STATE}, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour, "
     "latest_hour, digest, tallies_key, tallies FROM pdml_collection"
 )
-_KNOWN = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
+_REPORT_BY_ID = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
 _ROWS = "SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL"
 _ANY = "SELECT 1 FROM pdml_reports WHERE id = ANY(%b::bytea[]) LIMIT 1"
 _FRESH = "SELECT count(*) FROM pdml_invitations WHERE hash = ANY(%b::bytea[]) AND NOT used"
@@ -77,9 +77,9 @@ class PostgresStore:
         self._db: Connection | None = None
         try:
             with self._guarded() as db, db.transaction():
-                found = postgres_schema.found(db, collection_id, create=create)
+                record = postgres_schema.open_or_create(db, collection_id, create=create)
             with self._transaction():  # one at a time, where several start at once
-                ring = KeyRing(keys, found.ring, fresh=found.fresh)
+                ring = KeyRing(keys, record.ring, fresh=record.fresh)
                 self._vault = Vault(ring, cells=collection_id.cells)
             self._destroy_doomed()
         except StorageUnavailable as error:
@@ -92,8 +92,8 @@ class PostgresStore:
             raise
 
     def commit(self, entries: Sequence[Entry]) -> list[Decision]:
-        with self._sealing() as (db, state, held):
-            tallied = self._tallied(db, state, held)
+        with self._sealing() as (db, state, sealed_tallies):
+            tallied = self._tallied(db, state, sealed_tallies)
             outcomes = (
                 self._store_all(db, entries)
                 if state is State.OPEN and not any([entry[7] for entry in entries])
@@ -130,8 +130,8 @@ class PostgresStore:
 
     def _decide(self, db: Connection, entry: Entry, state: State) -> Decision:
         """One entry by itself."""
-        known = db.execute(_KNOWN, (entry.id,)).fetchone()
-        if (outcome := decided(entry, state, known, self._vault.open)) is not None:
+        stored = db.execute(_REPORT_BY_ID, (entry.id,)).fetchone()
+        if (outcome := decide_by_id(entry, state, stored, self._vault.open)) is not None:
             return outcome
         if entry.token and db.execute(_USE, ([entry.token],)).rowcount == 0:
             issued = db.execute(
@@ -142,16 +142,20 @@ class PostgresStore:
         return STORED
 
     def _count(
-        self, db: Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]
+        self,
+        db: Connection,
+        tallies: Tallies,
+        sealed_tallies: SealedTallies,
+        stored: Sequence[Entry],
     ) -> None:
         """Keep the totals in step with the reports, in the same transaction."""
         now = self._vault.seal_tallies(
-            counted(tallies, stored), held, partial(postgres_schema.used, db)
+            counted(tallies, stored), sealed_tallies, partial(postgres_schema.used, db)
         )
         db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
 
     def _tallied(
-        self, db: Connection, state: State, held: SealedTallies
+        self, db: Connection, state: State, sealed_tallies: SealedTallies
     ) -> tuple[Tallies, SealedTallies]:
         """The totals as they are held, before anything is stored.
 
@@ -159,7 +163,7 @@ class PostgresStore:
         it now.
         """
         try:
-            return self._vault.tallies(held), held
+            return self._vault.tallies(sealed_tallies), sealed_tallies
         except KeyDestroyed:
             with db.cursor("pdml_all", binary=True) as rows:
                 rows.execute(_ROWS)
@@ -182,14 +186,14 @@ class PostgresStore:
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
                 return totals_of(row[:9], self._vault.tallies(SealedTallies(*row[9:])))
-        with self._sealing() as (db, state, held):
-            self._count(db, *self._tallied(db, state, held), [])
+        with self._sealing() as (db, state, sealed_tallies):
+            self._count(db, *self._tallied(db, state, sealed_tallies), [])
         return self.totals()
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
         with self._guarded() as db, db.transaction():
-            found = db.execute("SELECT used FROM pdml_invitations WHERE hash = %b", (token,))
-            row = found.fetchone()
+            cursor = db.execute("SELECT used FROM pdml_invitations WHERE hash = %b", (token,))
+            row = cursor.fetchone()
             state = db.execute(f"SELECT {_STATE} FROM pdml_collection").fetchone()
         assert state is not None
         return State(state[0]), None if row is None else bool(row[0])
@@ -202,8 +206,8 @@ class PostgresStore:
                 "COPY pdml_invitations (hash) FROM STDIN (FORMAT binary)"
             ) as copy:
                 copy.set_types(["bytea"])
-                for each in hashes:
-                    copy.write_row((each,))
+                for token_hash in hashes:
+                    copy.write_row((token_hash,))
                     added += 1
             db.execute("UPDATE pdml_collection SET invited = invited + %s", (added,))
 
@@ -211,21 +215,23 @@ class PostgresStore:
         return None
 
     def withdraw(self, report: bytes) -> bool:
-        with self._sealing() as (db, state, held):
+        with self._sealing() as (db, state, sealed_tallies):
             # first: it finishes the withdrawals that a restored database has forgotten
-            tallied = None if state is State.FROZEN else self._tallied(db, state, held)
-            found = db.execute(_KNOWN, (report,)).fetchone()
-            if found is None:
+            tallied = None if state is State.FROZEN else self._tallied(db, state, sealed_tallies)
+            row = db.execute(_REPORT_BY_ID, (report,)).fetchone()
+            if row is None:
                 raise NoSuchReport
-            key, sealed = found
+            key, sealed = row
             if sealed is not None:
                 if tallied is None:
                     raise Ended(state, "nothing can be withdrawn from it any more")
-                tallies, held = tallied
+                tallies, sealed_tallies = tallied
                 content = self._vault.open(key, report, sealed)
                 used = partial(postgres_schema.used, db)
-                now = self._vault.seal_tallies(without(tallies, content), held, used, anew=True)
-                doomed = [key] if held.key is None else [key, held.key]
+                now = self._vault.seal_tallies(
+                    without(tallies, content), sealed_tallies, used, anew=True
+                )
+                doomed = [key] if sealed_tallies.key is None else [key, sealed_tallies.key]
                 db.execute("INSERT INTO pdml_doomed SELECT unnest(%s::bigint[])", (doomed,))
                 db.execute(_WITHDRAWN, now)
                 db.execute(_ERASE, (report,))
@@ -233,14 +239,14 @@ class PostgresStore:
         return sealed is not None
 
     def erase(self, hour: int) -> int:
-        with self._sealing() as (db, state, held):
+        with self._sealing() as (db, state, sealed_tallies):
             erased = 0
             if state is not State.ERASED:
                 used = partial(postgres_schema.used, db)
-                now = self._vault.seal_tallies({}, held, used, anew=True)
+                now = self._vault.seal_tallies({}, sealed_tallies, used, anew=True)
                 db.execute(_DOOM_ALL)
-                if held.key is not None:
-                    db.execute("INSERT INTO pdml_doomed VALUES (%s)", (held.key,))
+                if sealed_tallies.key is not None:
+                    db.execute("INSERT INTO pdml_doomed VALUES (%s)", (sealed_tallies.key,))
                 erased = db.execute(_ERASE_ALL).rowcount
                 db.execute(_ERASED, (hour, *now))
         self._destroy_doomed()
@@ -310,8 +316,8 @@ class PostgresStore:
     @contextmanager
     def _sealing(self) -> Iterator[tuple[Connection, State, SealedTallies]]:
         """A transaction that may seal."""
-        with self._lock, self._vault.settling(), self._transaction() as held:
-            yield held
+        with self._lock, self._vault.settling(), self._transaction() as transaction:
+            yield transaction
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Connection, State, SealedTallies]]:
@@ -319,7 +325,7 @@ class PostgresStore:
         there.
         """
         with self._guarded() as db, db.transaction():
-            row = db.execute(_HELD, binary=True).fetchone()
+            row = db.execute(_STATE_AND_TALLIES, binary=True).fetchone()
             assert row is not None
             yield db, State(row[0]), SealedTallies(row[1], row[2])
 

@@ -12,7 +12,7 @@ from pdml.collector.storage.store import (
     COLUMNS,
     FORMAT,
     CollectionId,
-    Found,
+    RingRecord,
     check_collection,
     check_schema,
     no_collection,
@@ -50,23 +50,23 @@ _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TAIL = b"\xff\xff"
 
 
-def found(db: Connection, asked: CollectionId, *, create: bool) -> Found:
+def open_or_create(db: Connection, expected: CollectionId, *, create: bool) -> RingRecord:
     """Check whose collection this is, or make it; in the caller's transaction."""
     # "pdml": two that start at once must not both create
     db.execute("SELECT pg_advisory_xact_lock(1885629804)")
-    known = db.execute("SELECT to_regclass('pdml_collection') IS NOT NULL").fetchone()
-    if known != (True,):
+    exists = db.execute("SELECT to_regclass('pdml_collection') IS NOT NULL").fetchone()
+    if exists != (True,):
         if not create:
             raise no_collection(_WHERE)
         db.execute(_TABLES)
-        values = (FORMAT.version, *astuple(asked), secrets.token_hex(16))
+        values = (FORMAT.version, *astuple(expected), secrets.token_hex(16))
         into = f"pdml_collection (one, schema, {COLUMNS}, ring)"
         db.execute(f"INSERT INTO {into} VALUES (1, %s, %s, %s, %s, %s, %s, %s, %s)", values)
-    schema, *identity = _one(db, f"SELECT schema, {COLUMNS} FROM pdml_collection")
+    schema, *identity = _fetch_row(db, f"SELECT schema, {COLUMNS} FROM pdml_collection")
     check_schema(schema, _WHERE)
-    check_collection(identity, asked, _WHERE)
-    ring, key = _one(db, "SELECT ring, tallies_key FROM pdml_collection")
-    return Found(ring, key is None)
+    check_collection(identity, expected, _WHERE)
+    ring, key = _fetch_row(db, "SELECT ring, tallies_key FROM pdml_collection")
+    return RingRecord(ring, key is None)
 
 
 def used(db: Connection, first: int, last: int) -> set[int]:
@@ -96,7 +96,7 @@ def copy(
         copying.write(b"".join(parts))
 
 
-def _one(db: Connection, query: str) -> tuple[Any, ...]:
+def _fetch_row(db: Connection, query: str) -> tuple[Any, ...]:
     row = db.execute(query).fetchone()
     assert row is not None
     return row

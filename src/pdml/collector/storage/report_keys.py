@@ -25,7 +25,7 @@ from pdml.ownership import check_ours, open_ours, read_ours
 SLOT = 32  # bytes of a key
 PAGE = 4096  # bytes before the first slot, so that no slot lies across two sectors
 _MAGIC = b"pdml keys 1\n"
-_SETTLED = 64  # where the page says how many slots are settled
+_COMMITTED_OFFSET = 64  # where the page says how many slots are settled
 _BITS = 40  # of a key's number that are its place in the file; those above are the file's
 # slots made at once: few at first, because what is left over at the end is lost
 _FIRST, _MOST = 256, 8192
@@ -58,15 +58,17 @@ class KeyRing:
         self.folder = folder
         self.ring = ring
         self._files: dict[int, int] = {}  # number: handle
-        self._own: _OwnFile | None = None
-        self._asked = False  # whether this transaction has settled what earlier ones left open
+        self._key_file: _LockedKeyFile | None = None
+        self._is_recovered = (
+            False  # whether this transaction has settled what earlier ones left open
+        )
         _prepare(folder, ring, fresh)
 
     def begin(self) -> None:
-        """A transaction begins. If it never comes to `settle`, what was taken for it is open until
-        a later one asks.
+        """A transaction begins. If it never comes to `settle`, what was taken for it is open
+        until a later one asks.
         """
-        self._asked = False
+        self._is_recovered = False
 
     def next(self, count: int, used: Used) -> int:
         """The number of the first of so many keys that would be taken now, one after the other."""
@@ -78,8 +80,8 @@ class KeyRing:
 
     def settle(self) -> None:
         """The transaction was committed: everything sealed with its keys is stored."""
-        if self._own is not None and self._asked:
-            self._own.settled = self._own.given
+        if self._key_file is not None and self._is_recovered:
+            self._key_file.committed_slots = self._key_file.issued_slots
 
     def read(self, number: int) -> bytes:
         """The key. Raises `KeyDestroyed`, or `DataError` if it never was."""
@@ -119,48 +121,48 @@ class KeyRing:
             os.close(handle)
         self._files.clear()
 
-    def _ready(self, used: Used, count: int) -> "_OwnFile":
+    def _ready(self, used: Used, count: int) -> "_LockedKeyFile":
         """This process's file, with so many keys in stock and nothing open from earlier
         transactions.
         """
         try:
-            own = self._owned()
-            if not self._asked:
-                own.wipe_unless(used)
-                self._asked = True
-            own.stock(count)
-            return own
+            key_file = self._owned()
+            if not self._is_recovered:
+                key_file.wipe_unless(used)
+                self._is_recovered = True
+            key_file.stock(count)
+            return key_file
         except OSError as error:
             self._disown()
             raise StorageUnavailable(_trouble(error)) from error
 
-    def _owned(self) -> "_OwnFile":
+    def _owned(self) -> "_LockedKeyFile":
         """The file that only this process adds to: the first that nobody else has, which is new if
         all are taken.
         """
-        if self._own is not None and self._own.is_there():
-            return self._own
+        if self._key_file is not None and self._key_file.is_there():
+            return self._key_file
         self._disown()
-        self._asked = False
+        self._is_recovered = False
         number = 0
-        while self._own is None:
-            self._own = _OwnFile.open(
+        while self._key_file is None:
+            self._key_file = _LockedKeyFile.open(
                 self.folder / f"{number}.keys", _head(self.ring, number), number << _BITS
             )
             number += 1
-        return self._own
+        return self._key_file
 
     def _disown(self) -> None:
-        if self._own is not None:
-            os.close(self._own.handle)
-            self._own = None
+        if self._key_file is not None:
+            os.close(self._key_file.handle)
+            self._key_file = None
 
     def _file(self, number: int) -> int:
         """A handle for reading and wiping, by whoever."""
         if number not in self._files:
             path = self.folder / f"{number}.keys"
             handle = open_ours(path, _FILE, os.O_RDWR)
-            if os.pread(handle, _SETTLED, 0) != _head(self.ring, number):
+            if os.pread(handle, _COMMITTED_OFFSET, 0) != _head(self.ring, number):
                 os.close(handle)
                 raise DataError(
                     f"{path} holds no keys of this collection: it was damaged or put there "
@@ -170,7 +172,7 @@ class KeyRing:
         return self._files[number]
 
 
-class _OwnFile:
+class _LockedKeyFile:
     """A file of keys that this process has locked, so that it alone adds slots to it. The system
     frees the lock of a dead one.
     """
@@ -181,15 +183,17 @@ class _OwnFile:
         self._base = base  # the number of its first slot
         self._inode = _inode(os.fstat(handle))
         self._end = -(-max(0, os.fstat(handle).st_size - PAGE) // SLOT)  # slots; a torn one counts
-        told = int.from_bytes(os.pread(handle, 8, _SETTLED), "little")
-        self.settled = min(told, self._end)  # below it: stored for certain, or wiped
-        self.given = self._end  # nothing that an earlier process made is given out
-        self._stock = b""  # the keys from `given` to the end
+        header_count = int.from_bytes(os.pread(handle, 8, _COMMITTED_OFFSET), "little")
+        self.committed_slots = min(
+            header_count, self._end
+        )  # below it: stored for certain, or wiped
+        self.issued_slots = self._end  # nothing that an earlier process made is given out
+        self._stock = b""  # the keys from `issued_slots` to the end
         self._chunk = _FIRST
-        self._known = False  # whether the database holds nothing beyond the end of the file
+        self._is_current = False  # whether the database holds nothing beyond the end of the file
 
     @classmethod
-    def open(cls, path: Path, head: bytes, base: int) -> "_OwnFile | None":
+    def open(cls, path: Path, head: bytes, base: int) -> "_LockedKeyFile | None":
         """None if another process has it."""
         handle = open_ours(path, _FILE, os.O_RDWR | os.O_CREAT)
         try:
@@ -198,7 +202,7 @@ class _OwnFile:
                 _write(handle, head.ljust(PAGE, b"\0"), 0)
                 _sync(handle)
                 sync_folder(path.parent)
-            elif os.pread(handle, _SETTLED, 0) != head:
+            elif os.pread(handle, _COMMITTED_OFFSET, 0) != head:
                 raise DataError(
                     f"{path} holds no keys of this collection: it was damaged or put there "
                     "from elsewhere"
@@ -222,31 +226,31 @@ class _OwnFile:
 
     def wipe_unless(self, used: Used) -> None:
         """Settle what a failed transaction or a dead process left open."""
-        if self._known and self.settled == self.given:
+        if self._is_current and self.committed_slots == self.issued_slots:
             return
-        first, last = self._base + self.settled, self._base + (1 << _BITS) - 1
-        found = sorted(number for number in used(first, last) if first <= number <= last)
-        if found and found[-1] >= self.next:
+        first, last = self._base + self.committed_slots, self._base + (1 << _BITS) - 1
+        used_numbers = sorted(number for number in used(first, last) if first <= number <= last)
+        if used_numbers and used_numbers[-1] >= self.next:
             raise StorageUnavailable(
                 f"{self._path} is an old copy: the database holds reports whose keys are not in it"
             )
-        self._known = True
-        start = self.settled
-        for spot in (*(number - self._base for number in found), self.given):
+        self._is_current = True
+        start = self.committed_slots
+        for spot in (*(number - self._base for number in used_numbers), self.issued_slots):
             if spot > start:
                 _write(self.handle, bytes(SLOT * (spot - start)), PAGE + SLOT * start)
             start = spot + 1
-        self._note_settled(self.given)
+        self._write_committed_slots(self.issued_slots)
         _sync(self.handle)
-        self.settled = self.given
+        self.committed_slots = self.issued_slots
 
     @property
     def next(self) -> int:
-        return self._base + self.given
+        return self._base + self.issued_slots
 
     def give(self, count: int) -> list[tuple[int, bytes]]:
         number, keys = self.next, self._stock
-        self.given += count
+        self.issued_slots += count
         self._stock = keys[SLOT * count :]
         return [(number + i, keys[SLOT * i : SLOT * (i + 1)]) for i in range(count)]
 
@@ -259,15 +263,15 @@ class _OwnFile:
             return
         keys = os.urandom(SLOT * max(missing, self._chunk))
         _write(self.handle, keys, PAGE + SLOT * self._end)
-        self._note_settled(self.settled)
+        self._write_committed_slots(self.committed_slots)
         _sync(self.handle)
         self._end += len(keys) // SLOT
         self._stock += keys
         self._chunk = min(2 * self._chunk, _MOST)
 
-    def _note_settled(self, slots: int) -> None:
+    def _write_committed_slots(self, slots: int) -> None:
         """For the next process; an old number only means more to ask about."""
-        _write(self.handle, slots.to_bytes(8, "little"), _SETTLED)
+        _write(self.handle, slots.to_bytes(8, "little"), _COMMITTED_OFFSET)
 
 
 def _prepare(folder: Path, ring: str, fresh: bool) -> None:
@@ -300,11 +304,13 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
 
 
 def _head(ring: str, number: int) -> bytes:
-    return (_MAGIC + bytes.fromhex(ring) + number.to_bytes(8, "little")).ljust(_SETTLED, b"\0")
+    return (_MAGIC + bytes.fromhex(ring) + number.to_bytes(8, "little")).ljust(
+        _COMMITTED_OFFSET, b"\0"
+    )
 
 
-def _inode(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _trouble(error: OSError) -> str:

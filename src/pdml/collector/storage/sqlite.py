@@ -23,7 +23,7 @@ from pdml.collector.storage.store import (
     Tallies,
     Totals,
     counted,
-    decided,
+    decide_by_id,
     require_changeable,
     require_there,
     stored_of,
@@ -39,12 +39,12 @@ _ROOM = 64 << 10
 # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
 _PARTS = (256, 64, 16, 4, 1)
 _STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
-_HELD = f"SELECT {_STATE}, tallies_key, tallies FROM collection"
+_STATE_AND_TALLIES = f"SELECT {_STATE}, tallies_key, tallies FROM collection"
 _TOTALS = (
     f"SELECT {_STATE}, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour, "
     "latest_hour, digest, tallies_key, tallies FROM collection"
 )
-_KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
+_REPORT_BY_ID = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
 # CROSS: in this order
 _ROWS = "SELECT key, id, sealed FROM ids CROSS JOIN reports USING (key) ORDER BY id"
 _USE = "UPDATE invitations SET used = 1 WHERE hash = ? AND used = 0"
@@ -82,13 +82,13 @@ class SqliteStore:
         self._file = SqliteFile(path, self._is_ours, synchronous=synchronous, vfs=vfs)
         try:
             with self._file.transaction() as db:
-                found = sqlite_schema.found(db, collection_id, str(path))
+                record = sqlite_schema.open_or_create(db, collection_id, str(path))
             with self._file.transaction():  # one at a time, where several start at once
                 self._vault = Vault(
-                    KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh),
+                    KeyRing(keys or path.with_suffix(".keys"), record.ring, fresh=record.fresh),
                     cells=collection_id.cells,
                 )
-            self._ring = found.ring
+            self._ring = record.ring
             self._destroy_doomed()
         except StorageUnavailable as error:
             self.close()
@@ -112,8 +112,8 @@ class SqliteStore:
         if outcomes is not None:
             return outcomes
         with self._sealing() as db:
-            state, held = _held(db)
-            tallied = self._tallied(db, state, held)
+            state, sealed_tallies = _read_state_and_tallies(db)
+            tallied = self._tallied(db, state, sealed_tallies)
             outcomes = [self._decide(db, entry, state) for entry in entries]
             if stored := stored_of(entries, outcomes):
                 self._count(db, *tallied, stored)
@@ -132,12 +132,12 @@ class SqliteStore:
             return None
         tokens = [(entry[6],) for entry in entries if entry[6]]
         with suppress(_NotAll), self._sealing(wait=wait) as db:
-            state, held = _held(db)
+            state, sealed_tallies = _read_state_and_tallies(db)
             if state is not State.OPEN or (
                 tokens and db.executemany(_USE, tokens).rowcount != len(tokens)
             ):
                 raise _NotAll
-            tallied = self._tallied(db, state, held)
+            tallied = self._tallied(db, state, sealed_tallies)
             used = partial(sqlite_schema.used, db)
             first = self._vault.keys.next(len(entries), used)
             # one is known
@@ -153,8 +153,8 @@ class SqliteStore:
 
     def _decide(self, db: sqlite3.Connection, entry: Entry, state: State) -> Decision:
         """One entry by itself."""
-        known = db.execute(_KNOWN, (entry.id,)).fetchone()
-        if (outcome := decided(entry, state, known, self._vault.open)) is not None:
+        stored = db.execute(_REPORT_BY_ID, (entry.id,)).fetchone()
+        if (outcome := decide_by_id(entry, state, stored, self._vault.open)) is not None:
             return outcome
         if entry.token and db.execute(_USE, (entry.token,)).rowcount == 0:
             issued = db.execute(
@@ -167,16 +167,20 @@ class SqliteStore:
         return STORED
 
     def _count(
-        self, db: sqlite3.Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]
+        self,
+        db: sqlite3.Connection,
+        tallies: Tallies,
+        sealed_tallies: SealedTallies,
+        stored: Sequence[Entry],
     ) -> None:
         """Keep the totals in step with the reports, in the same transaction."""
         now = self._vault.seal_tallies(
-            counted(tallies, stored), held, partial(sqlite_schema.used, db)
+            counted(tallies, stored), sealed_tallies, partial(sqlite_schema.used, db)
         )
         db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
 
     def _tallied(
-        self, db: sqlite3.Connection, state: State, held: SealedTallies
+        self, db: sqlite3.Connection, state: State, sealed_tallies: SealedTallies
     ) -> tuple[Tallies, SealedTallies]:
         """The totals as they are held, before anything is stored.
 
@@ -184,7 +188,7 @@ class SqliteStore:
         it now.
         """
         try:
-            return self._vault.tallies(held), held
+            return self._vault.tallies(sealed_tallies), sealed_tallies
         except KeyDestroyed:
             tallies, gone = self._vault.recount(db.execute(_ROWS), frozen=state is State.FROZEN)
         db.executemany("DELETE FROM reports WHERE key = ?", gone)
@@ -203,20 +207,23 @@ class SqliteStore:
             with suppress(KeyDestroyed):
                 return totals_of(row[:9], self._vault.tallies(SealedTallies(*row[9:])))
         with self._sealing() as db:
-            state, held = _held(db)
-            self._count(db, *self._tallied(db, state, held), [])
+            state, sealed_tallies = _read_state_and_tallies(db)
+            self._count(db, *self._tallied(db, state, sealed_tallies), [])
         return self.totals()
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
         with self._file.transaction("BEGIN") as db:
             row = db.execute("SELECT used FROM invitations WHERE hash = ?", (token,)).fetchone()
-            return _held(db)[0], None if row is None else bool(row[0])
+            return _read_state_and_tallies(db)[0], None if row is None else bool(row[0])
 
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._file.transaction() as db:
-            require_changeable(_held(db)[0], "an invitation to it would lead nowhere")
+            require_changeable(
+                _read_state_and_tallies(db)[0], "an invitation to it would lead nowhere"
+            )
             added = db.executemany(
-                "INSERT INTO invitations (hash) VALUES (?)", ((each,) for each in hashes)
+                "INSERT INTO invitations (hash) VALUES (?)",
+                ((token_hash,) for token_hash in hashes),
             ).rowcount
             db.execute("UPDATE collection SET invited = invited + ?", (added,))
 
@@ -224,24 +231,27 @@ class SqliteStore:
         with self._sealing() as db:
             # the sealed bytes go too, where that costs nothing
             db.execute("PRAGMA secure_delete = ON")
-            state, held = _held(db)
+            state, sealed_tallies = _read_state_and_tallies(db)
             # first: it finishes the withdrawals that a restored database has forgotten
-            tallied = None if state is State.FROZEN else self._tallied(db, state, held)
-            found = db.execute(_KNOWN, (report,)).fetchone()
-            if found is None:
+            tallied = None if state is State.FROZEN else self._tallied(db, state, sealed_tallies)
+            row = db.execute(_REPORT_BY_ID, (report,)).fetchone()
+            if row is None:
                 raise NoSuchReport
-            key, sealed = found
+            key, sealed = row
             if sealed is not None:
                 if tallied is None:
                     raise Ended(state, "nothing can be withdrawn from it any more")
-                tallies, held = tallied
+                tallies, sealed_tallies = tallied
                 content = self._vault.open(key, report, sealed)
                 now = self._vault.seal_tallies(
-                    without(tallies, content), held, partial(sqlite_schema.used, db), anew=True
+                    without(tallies, content),
+                    sealed_tallies,
+                    partial(sqlite_schema.used, db),
+                    anew=True,
                 )
                 db.executemany(
                     "INSERT INTO doomed VALUES (?)",
-                    [(key,)] if held.key is None else [(key,), (held.key,)],
+                    [(key,)] if sealed_tallies.key is None else [(key,), (sealed_tallies.key,)],
                 )
                 db.execute(
                     "UPDATE collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?",
@@ -254,14 +264,14 @@ class SqliteStore:
     def erase(self, hour: int) -> int:
         with self._sealing() as db:
             db.execute("PRAGMA secure_delete = ON")
-            state, held = _held(db)
+            state, sealed_tallies = _read_state_and_tallies(db)
             erased = 0
             if state is not State.ERASED:
                 used = partial(sqlite_schema.used, db)
-                now = self._vault.seal_tallies({}, held, used, anew=True)
+                now = self._vault.seal_tallies({}, sealed_tallies, used, anew=True)
                 db.execute("INSERT INTO doomed SELECT key FROM reports")
-                if held.key is not None:
-                    db.execute("INSERT INTO doomed VALUES (?)", (held.key,))
+                if sealed_tallies.key is not None:
+                    db.execute("INSERT INTO doomed VALUES (?)", (sealed_tallies.key,))
                 erased = db.execute("DELETE FROM reports").rowcount
                 db.execute(
                     "UPDATE collection SET erased_hour = ?, tallies_key = ?, tallies = ?",
@@ -293,14 +303,16 @@ class SqliteStore:
 
     def set_open(self, is_open: bool) -> None:
         with self._file.transaction() as db:
-            require_changeable(_held(db)[0], "it can neither be opened nor closed")
+            require_changeable(
+                _read_state_and_tallies(db)[0], "it can neither be opened nor closed"
+            )
             db.execute(
                 "UPDATE collection SET state = ?", (State.OPEN if is_open else State.CLOSED,)
             )
 
     def freeze(self, hour: int) -> int:
         with self._file.transaction() as db:
-            require_there(_held(db)[0])
+            require_there(_read_state_and_tallies(db)[0])
             db.execute(
                 "UPDATE collection SET state = 'frozen', frozen_hour = ? WHERE state <> 'frozen'",
                 (hour,),
@@ -339,14 +351,16 @@ class SqliteStore:
         reports.
         """
         try:
-            found = db.execute("SELECT study_hash, server, ring FROM collection").fetchone()
+            identity = db.execute("SELECT study_hash, server, ring FROM collection").fetchone()
         except sqlite3.Error:
             return False
-        return bool(found == (self.collection_id.study_hash, self.collection_id.server, self._ring))
+        return bool(
+            identity == (self.collection_id.study_hash, self.collection_id.server, self._ring)
+        )
 
 
-def _held(db: sqlite3.Connection) -> tuple[State, SealedTallies]:
-    state, key, tallies = db.execute(_HELD).fetchone()
+def _read_state_and_tallies(db: sqlite3.Connection) -> tuple[State, SealedTallies]:
+    state, key, tallies = db.execute(_STATE_AND_TALLIES).fetchone()
     return State(state), SealedTallies(key, tallies)
 
 

@@ -8,7 +8,7 @@ from pdml.collector.storage.store import (
     COLUMNS,
     FORMAT,
     CollectionId,
-    Found,
+    RingRecord,
     check_collection,
     check_schema,
 )
@@ -43,7 +43,7 @@ _TABLES = (
 )
 
 
-def found(db: sqlite3.Connection, asked: CollectionId, where: str) -> Found:
+def open_or_create(db: sqlite3.Connection, expected: CollectionId, where: str) -> RingRecord:
     """Check whose collection this is, or make it in an empty file; in the caller's transaction."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (schema,) = db.execute("PRAGMA user_version").fetchone()
@@ -51,17 +51,17 @@ def found(db: sqlite3.Connection, asked: CollectionId, where: str) -> Found:
     if application == schema == tables == 0:
         for statement in _TABLES:
             db.execute(statement)
-        values, columns = (*astuple(asked), secrets.token_hex(16)), f"one, {COLUMNS}, ring"
+        values, columns = (*astuple(expected), secrets.token_hex(16)), f"one, {COLUMNS}, ring"
         db.execute(f"INSERT INTO collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?, ?)", values)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT.version}")
-        return found(db, asked, where)
+        return open_or_create(db, expected, where)
     if application != _APPLICATION:
         raise InvalidInput(f"{where} is a database of something else, not a collection of pdml")
     check_schema(schema, where)
-    check_collection(db.execute(f"SELECT {COLUMNS} FROM collection").fetchone(), asked, where)
+    check_collection(db.execute(f"SELECT {COLUMNS} FROM collection").fetchone(), expected, where)
     ring, key = db.execute("SELECT ring, tallies_key FROM collection").fetchone()
-    return Found(ring, key is None)
+    return RingRecord(ring, key is None)
 
 
 def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:

@@ -63,7 +63,7 @@ class Entry(NamedTuple):
     hour: int  # hours since 1970: the only time that is kept
     features: bytes  # d little-endian float32
     token: bytes  # SHA-256 of the invitation; empty without one
-    barred: str = ""  # problem code if the study's opening times refuse new reports now
+    closed_reason: str = ""  # problem code if the study's opening times refuse new reports now
     consent: bytes = b""  # 48: SHA-256 of the text, then its version; empty where there is none
     mac: bytes = bytes(32)  # HMAC-SHA256 of the report's bytes under its nonce, which is not kept
     report: str = ""  # the report's id, for its answer; never kept
@@ -189,32 +189,32 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Found(NamedTuple):
+class RingRecord(NamedTuple):
     """What stands in a database: the name of its ring of keys, and whether that has none yet."""
 
     ring: str
     fresh: bool
 
 
-def check_collection(identity: Sequence[Any], asked: CollectionId, where: str) -> None:
+def check_collection(identity: Sequence[Any], expected: CollectionId, where: str) -> None:
     """Refuse a database that belongs to another contract; ``identity`` is its `COLUMNS`."""
-    found = CollectionId(**dict(zip(COLUMNS.split(", "), identity, strict=True)))
-    if found.study_hash != asked.study_hash:
+    stored = CollectionId(**dict(zip(COLUMNS.split(", "), identity, strict=True)))
+    if stored.study_hash != expected.study_hash:
         raise InvalidInput(
-            f"{where} holds reports of study {found.study_id!r} with hash "
-            f"{found.study_hash[:12]}, not of {asked.study_id!r} with "
-            f"hash {asked.study_hash[:12]}: a changed study is another contract and needs "
+            f"{where} holds reports of study {stored.study_id!r} with hash "
+            f"{stored.study_hash[:12]}, not of {expected.study_id!r} with "
+            f"hash {expected.study_hash[:12]}: a changed study is another contract and needs "
             "its own database"
         )
-    if found.server != asked.server:
+    if stored.server != expected.server:
         raise InvalidInput(
-            f"{where} is the collection of server {found.server!r}, not of {asked.server!r}"
+            f"{where} is the collection of server {stored.server!r}, not of {expected.server!r}"
         )
 
 
-def check_schema(found: int, where: str) -> None:
+def check_schema(version: int, where: str) -> None:
     """Refuse tables this program does not know."""
-    if why := FORMAT.refusal(found, where):
+    if why := FORMAT.refusal(version, where):
         raise InvalidInput(why)
 
 
@@ -254,19 +254,19 @@ def no_collection(where: str) -> InvalidInput:
     )
 
 
-def decided(
-    entry: Entry, state: State, known: Sequence[Any] | None, opened: Opened
+def decide_by_id(
+    entry: Entry, state: State, stored: Sequence[Any] | None, opened: Opened
 ) -> Decision | None:
     """What became of an entry by its id and the times; None: it is new and in time, so that its
     token decides.
 
-    ``known`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report
+    ``stored`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report
     gets the first answer, whatever has happened since. A repetition has the same bytes, nonce and
     token included, and only its device knows those: everybody else gets one answer, whatever they
     guess and whether or not the report was withdrawn.
     """
-    if known is not None:
-        key, sealed = known
+    if stored is not None:
+        key, sealed = stored
         if sealed is None:
             return CONFLICT
         try:
@@ -276,11 +276,11 @@ def decided(
             return Decision("storage_unavailable")
         same = hmac.compare_digest(content.mac, entry.mac)
         return Decision("replayed", content.hour) if same else CONFLICT
-    code = refused(state, entry.barred)
+    code = refusal_code(state, entry.closed_reason)
     return Decision(code) if code else None
 
 
-def refused(state: State, barred: str) -> str:
+def refusal_code(state: State, barred: str) -> str:
     """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
     if state is State.FROZEN:
         return "frozen"

@@ -35,7 +35,7 @@ def open_store(
     return SqliteStore(path, collection_id, keys=keys)
 
 
-def shown(database: str) -> str:
+def redact_password(database: str) -> str:
     """The database's name for people, without a password."""
     parts = urlsplit(database)
     if parts.scheme in ("postgresql", "postgres"):

@@ -81,15 +81,15 @@ class Vault:
         consent = content[_FIXED.size : start]
         return Content(abs(epsilon), label, hour, content[start:], consent, mac)
 
-    def tallies(self, held: SealedTallies) -> Tallies:
+    def tallies(self, sealed_tallies: SealedTallies) -> Tallies:
         """The totals; raises `DataError` as `open` does."""
-        if held.key is None or held.sealed is None:
+        if sealed_tallies.key is None or sealed_tallies.sealed is None:
             return {}
-        if self._last is not None and self._last[0] == held:
+        if self._last is not None and self._last[0] == sealed_tallies:
             return self._last[1]
         try:
-            plain = self._totals_cipher(held.key).decrypt(
-                held.sealed[:12], held.sealed[12:], _TOTALS
+            plain = self._totals_cipher(sealed_tallies.key).decrypt(
+                sealed_tallies.sealed[:12], sealed_tallies.sealed[12:], _TOTALS
             )
         except InvalidTag:
             raise DataError("the totals do not fit their key: the database was altered") from None
@@ -121,10 +121,10 @@ class Vault:
         return counts, gone
 
     def seal_tallies(
-        self, tallies: Tallies, held: SealedTallies, used: Used, *, anew: bool = False
+        self, tallies: Tallies, previous: SealedTallies, used: Used, *, anew: bool = False
     ) -> SealedTallies:
         """Under the key they had; with a new one if they had none, or ``anew``."""
-        number = held.key
+        number = previous.key
         if number is None or anew:
             ((number, key),) = self.keys.take(1, used)
             self._cipher = number, AESGCM(key)

@@ -18,8 +18,13 @@ def read(package: str) -> dict[str, dict[str, Sentence]]:
     translate.
     """
     files = [file for file in resources.files(package).iterdir() if file.name.endswith(".json")]
-    found = {file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files}
-    return {code: found[code] for code in sorted(found, key=lambda code: (code != "en", code))}
+    by_language = {
+        file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files
+    }
+    return {
+        code: by_language[code]
+        for code in sorted(by_language, key=lambda code: (code != "en", code))
+    }
 
 
 @cache

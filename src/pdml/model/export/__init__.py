@@ -53,8 +53,8 @@ def export_model(
     elif target.suffix == ".html" and page is not None:
         model.write(target, page(model))
     else:
-        known = ENDINGS if page is not None else ENDINGS[:-1]
+        endings = ENDINGS if page is not None else ENDINGS[:-1]
         raise InvalidInput(
-            f"the file to export to must end in {', '.join(known[:-1])} or {known[-1]}, got "
+            f"the file to export to must end in {', '.join(endings[:-1])} or {endings[-1]}, got "
             f"{target.name!r}"
         )

@@ -16,7 +16,7 @@ from pdml.encoding import fourier, scaling
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.expansion import Expansion
 from pdml.encoding.maps import Bins, Fourier, Inputs
-from pdml.encoding.numeric_columns import Columns, unnamed
+from pdml.encoding.numeric_columns import NumericColumns, unnamed
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
 from pdml.model.prediction_pipeline import refuse_untranslated
@@ -26,7 +26,7 @@ ANY = sys.float_info.max  # the end of a range that nobody has declared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worksheet:
+class DevicePipeline:
     """From answers to margins, as plain values.
 
     Attributes
@@ -69,7 +69,7 @@ class Worksheet:
         return asdict(self)
 
 
-def worksheet(model: Model) -> Worksheet:
+def device_pipeline(model: Model) -> DevicePipeline:
     """What a device needs to predict by itself.
 
     Parameters
@@ -79,7 +79,7 @@ def worksheet(model: Model) -> Worksheet:
 
     Returns
     -------
-    Worksheet
+    DevicePipeline
         Which gives the margins of `Model.decision_function`, to rounding. Answers that a study
         randomises enter as they are, as in `Model.features`.
 
@@ -91,16 +91,16 @@ def worksheet(model: Model) -> Worksheet:
     refuse_untranslated(model)
     if model.encoder is not None:
         encoder = Encoder.from_dict(model.encoder)
-        asked = [each.to_dict() for each in encoder.attributes]
+        questions = [attribute.to_dict() for attribute in encoder.attributes]
         if encoder.version > 1:
             expansion, blocks = encoder.expansion, encoder.blocks
-            return _scaled(model, asked, expansion, encoder.mass, blocks)
-        return _in_ranges(model, asked)
+            return _scaled(model, questions, expansion, encoder.mass, blocks)
+        return _in_ranges(model, questions)
     if model.inputs is not None:
-        columns = Columns.from_dict(model.inputs)
+        columns = NumericColumns.from_dict(model.inputs)
         if columns.names != unnamed(len(columns.names)):
-            asked = _numbers(columns.names, columns.ranges, columns.scales)
-            return _scaled(model, asked, columns.expansion, columns.expansion.mass)
+            questions = _numbers(columns.names, columns.ranges, columns.scales)
+            return _scaled(model, questions, columns.expansion, columns.expansion.mass)
     elif model.ranges is not None and model.feature_names:
         return _in_ranges(model, _numbers(model.feature_names, model.ranges))
     raise InvalidInput(
@@ -112,17 +112,17 @@ def worksheet(model: Model) -> Worksheet:
 
 def _scaled(
     model: Model,
-    asked: list[dict[str, Any]],
+    questions: list[dict[str, Any]],
     expansion: Expansion,
     mass: float,
     blocks: tuple[Block, ...] = (),
-) -> Worksheet:
-    """Version 2: `pdml.encoding.scaling.finished`."""
-    return Worksheet(
-        attributes=asked,
+) -> DevicePipeline:
+    """Version 2: `pdml.encoding.scaling.scale_and_clip`."""
+    return DevicePipeline(
+        attributes=questions,
         version=2,
         kept=expansion.kept.tolist(),
-        maps=[_map(each, expansion.inputs) for each in expansion.maps],
+        maps=[_map(feature_map, expansion.inputs) for feature_map in expansion.maps],
         factor=scaling.row_factor(mass),
         codes=[{"levels": block.levels, "scale": block.scale} for block in blocks],
         constant=scaling.CONSTANT if model.fit_intercept else None,
@@ -132,12 +132,12 @@ def _scaled(
     )
 
 
-def _in_ranges(model: Model, asked: list[dict[str, Any]]) -> Worksheet:
+def _in_ranges(model: Model, questions: list[dict[str, Any]]) -> DevicePipeline:
     """Version 1: shares of ranges and ones for levels, with a constant of 1, shrunk to the norm
     bound.
     """
-    return Worksheet(
-        attributes=asked,
+    return DevicePipeline(
+        attributes=questions,
         version=1,
         kept=list(range(model.coefficients.shape[1])),
         maps=[],
@@ -154,30 +154,32 @@ def _weights(model: Model) -> list[list[float]]:
     weights = model.coefficients
     if model.fit_intercept:
         weights = np.hstack([weights, model.intercepts[:, None]])
-    return [[float(each) for each in row] for row in weights]
+    return [[float(weight) for weight in row] for row in weights]
 
 
 def _numbers(
     names: tuple[str, ...], ranges: Array | None, scales: Array | None = None
 ) -> list[dict[str, Any]]:
     """Columns of numbers as questions."""
-    asked = []
+    questions = []
     for k, name in enumerate(names):
         ends = [-ANY, ANY] if ranges is None else ranges[k].tolist()
-        one: dict[str, Any] = {"kind": "number", "name": name, "range": ends}
+        question: dict[str, Any] = {"kind": "number", "name": name, "range": ends}
         if scales is not None:
-            one |= {"typical": float(scales[k, 0]), "spread": float(scales[k, 1])}
-        asked.append(one)
-    return asked
+            question |= {"typical": float(scales[k, 0]), "spread": float(scales[k, 1])}
+        questions.append(question)
+    return questions
 
 
-def _map(each: Any, inputs: Inputs) -> dict[str, Any]:
+def _map(feature_map: Any, inputs: Inputs) -> dict[str, Any]:
     """A map with the positions that it uses, and what `encoding.js` would work out of it."""
-    used = list(each.uses(inputs))
-    told: dict[str, Any] = {"map": each.kind, "used": used}
-    if isinstance(each, Bins):
-        told |= {"inner": list(each.inner)}
-    if isinstance(each, Fourier):
-        drawn = fourier.directions(each.seed, (each.count + 1) // 2, len(used), each.scale)
-        told |= {"count": each.count, "directions": drawn.tolist()}
-    return told
+    used = list(feature_map.uses(inputs))
+    fields: dict[str, Any] = {"map": feature_map.kind, "used": used}
+    if isinstance(feature_map, Bins):
+        fields |= {"inner": list(feature_map.inner)}
+    if isinstance(feature_map, Fourier):
+        directions = fourier.directions(
+            feature_map.seed, (feature_map.count + 1) // 2, len(used), feature_map.scale
+        )
+        fields |= {"count": feature_map.count, "directions": directions.tolist()}
+    return fields

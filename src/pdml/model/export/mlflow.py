@@ -17,7 +17,7 @@ import numpy as np
 
 from pdml import extras
 from pdml._version import __version__
-from pdml.accounting import Line
+from pdml.accounting import LedgerRow
 from pdml.errors import InvalidInput
 from pdml.model.model import Model, load_model
 from pdml.numerics.sums.expected_accuracy import Expectation
@@ -112,17 +112,17 @@ def _parameters(model: Model) -> dict[str, Any]:
     }
 
 
-def _spent(lines: Sequence[Line]) -> dict[str, float]:
+def _spent(lines: Sequence[LedgerRow]) -> dict[str, float]:
     """By what it is and whom it is about; what is infinite is left out."""
-    told = {
+    metrics = {
         f"{what}/{_who(line)}": float(getattr(line, what))
         for line in lines
         for what in ("epsilon", "delta", "certainty")
     }
-    return {key: value for key, value in told.items() if isfinite(value)}
+    return {key: value for key, value in metrics.items() if isfinite(value)}
 
 
-def _who(line: Line) -> str:
+def _who(line: LedgerRow) -> str:
     few = "" if line.colluding is None else f"{line.colluding} "
     return f"{line.data}/{few}{line.adversary}"
 
@@ -130,24 +130,24 @@ def _who(line: Line) -> str:
 def _expected(expected: Expectation | None) -> dict[str, float]:
     if expected is None:
         return {}
-    told = {"expected/confidence": expected.confidence}
+    metrics = {"expected/confidence": expected.confidence}
     for what in ("accuracy", "auc"):
-        found = getattr(expected, what)
-        if found is None:
+        interval = getattr(expected, what)
+        if interval is None:
             continue
-        told[f"expected/{what}"] = found.middle
-        told |= {f"expected/{what}/{end}": getattr(found, end) for end in ("low", "high")}
-    return told
+        metrics[f"expected/{what}"] = interval.middle
+        metrics |= {f"expected/{what}/{end}": getattr(interval, end) for end in ("low", "high")}
+    return metrics
 
 
-def _tags(model: Model, lines: Sequence[Line]) -> dict[str, str]:
-    told = {f"epsilon/{_who(line)}": NO_LIMIT for line in lines if not isfinite(line.epsilon)}
-    own = model.provenance
-    told |= {key: str(own[key]) for key in ("noise_source", "parties") if key in own}
-    return told | {
+def _tags(model: Model, lines: Sequence[LedgerRow]) -> dict[str, str]:
+    tags = {f"epsilon/{_who(line)}": NO_LIMIT for line in lines if not isfinite(line.epsilon)}
+    provenance = model.provenance
+    tags |= {key: str(provenance[key]) for key in ("noise_source", "parties") if key in provenance}
+    return tags | {
         "pdml_version": __version__,
         "counted": str(model.privacy.get("counted", "")),
-        "leaks": "; ".join(own.get("leaks", ())) or "none",
+        "leaks": "; ".join(provenance.get("leaks", ())) or "none",
     }
 
 
@@ -162,8 +162,8 @@ class _Predictor:
         import pandas as pd
 
         named = self._model.encoder or self._model.inputs or self._model.feature_names
-        given = model_input if named else np.asarray(model_input, dtype=np.float64)
-        x = self._model.features(given)
+        records = model_input if named else np.asarray(model_input, dtype=np.float64)
+        x = self._model.features(records)
         return pd.DataFrame(self._model.prediction_columns(x, proba=True))
 
 

@@ -19,7 +19,12 @@ from pdml.encoding.expansion import Expansion
 from pdml.encoding.maps import Bins, Products, Squares
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
-from pdml.model.prediction_pipeline import Column, Recipe, recipe, turns_of
+from pdml.model.prediction_pipeline import (
+    Column,
+    PredictionPipeline,
+    describe_model,
+    wave_directions,
+)
 
 with extras.needed():
     import onnx
@@ -29,7 +34,7 @@ with extras.needed():
 _OPSETS = {"": 18, "ai.onnx.ml": 3}
 _IR = 8
 _LABEL, _CHANCES = "label", "probabilities"
-_TOLD = ("plan", "privacy", "provenance", "expected")  # fields of the model's file
+_METADATA = ("plan", "privacy", "provenance", "expected")  # fields of the model's file
 
 
 def to_onnx(model: Model) -> bytes:
@@ -58,27 +63,27 @@ def to_onnx(model: Model) -> bytes:
       the model takes. A level that is not declared makes a run fail; fractions of whole numbers and
       numbers that are not finite are not noticed.
     """
-    told, graph = recipe(model), _Graph()
-    rows = _numbers(graph, told)
-    if told.scaled is not None:
-        moved = graph.add("Sub", rows, graph.constant(told.scaled.origin))
-        units = graph.add("Div", moved, graph.constant(told.scaled.unit))
-        rows = graph.limited(units, told.scaled.low, told.scaled.high)
-    if told.expansion is not None:
-        rows = _maps(graph, told.expansion, rows)
-    _outputs(graph, _margins(graph, told, rows), np.asarray(model.classes))
-    made = helper.make_model(
+    stages, graph = describe_model(model), _Graph()
+    rows = _numbers(graph, stages)
+    if stages.scaled is not None:
+        moved = graph.add("Sub", rows, graph.constant(stages.scaled.origin))
+        units = graph.add("Div", moved, graph.constant(stages.scaled.unit))
+        rows = graph.clip(units, stages.scaled.low, stages.scaled.high)
+    if stages.expansion is not None:
+        rows = _maps(graph, stages.expansion, rows)
+    _outputs(graph, _margins(graph, stages, rows), np.asarray(model.classes))
+    proto = helper.make_model(
         helper.make_graph(graph.nodes, "pdml", graph.inputs, graph.outputs, graph.constants),
-        opset_imports=[helper.make_opsetid(*each) for each in _OPSETS.items()],
+        opset_imports=[helper.make_opsetid(*opset) for opset in _OPSETS.items()],
         ir_version=_IR,
         producer_name="pdml",
         producer_version=__version__,
     )
     file = json.loads(model.to_bytes())
-    facts = {f"pdml.{name}": json.dumps(file[name]) for name in _TOLD if file.get(name)}
-    helper.set_model_props(made, facts)
-    onnx.checker.check_model(made, full_check=True)
-    return bytes(made.SerializeToString(deterministic=True))
+    facts = {f"pdml.{name}": json.dumps(file[name]) for name in _METADATA if file.get(name)}
+    helper.set_model_props(proto, facts)
+    onnx.checker.check_model(proto, full_check=True)
+    return bytes(proto.SerializeToString(deterministic=True))
 
 
 class _Graph:
@@ -98,12 +103,12 @@ class _Graph:
 
     def constant(self, values: Any) -> str:
         """The name of public numbers or texts."""
-        name, held = f"pdml.constant {len(self.constants)}", np.asarray(values)
-        held = held.astype(object) if held.dtype.kind == "U" else held
-        self.constants.append(numpy_helper.from_array(held, name))
+        name, array = f"pdml.constant {len(self.constants)}", np.asarray(values)
+        array = array.astype(object) if array.dtype.kind == "U" else array
+        self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def limited(self, values: str, low: Any, high: Any) -> str:
+    def clip(self, values: str, low: Any, high: Any) -> str:
         """Values within limits of their own."""
         return self.add("Max", self.add("Min", values, self.constant(high)), self.constant(low))
 
@@ -118,30 +123,30 @@ class _Graph:
         return name
 
 
-def _numbers(graph: _Graph, told: Recipe) -> str:
+def _numbers(graph: _Graph, stages: PredictionPipeline) -> str:
     """What is given, as numbers (m, width)."""
-    if not told.columns:
-        return graph.input("rows", TensorProto.DOUBLE, told.width)
-    return graph.add("Concat", *(_cells(graph, column) for column in told.columns), axis=1)
+    if not stages.columns:
+        return graph.input("rows", TensorProto.DOUBLE, stages.width)
+    return graph.add("Concat", *(_cells(graph, column) for column in stages.columns), axis=1)
 
 
 def _cells(graph: _Graph, column: Column) -> str:
     if not column.levels:
-        given = graph.input(column.name, TensorProto.DOUBLE, 1)
-        return _filled(graph, given, column.fill) if column.gaps else given
+        number = graph.input(column.name, TensorProto.DOUBLE, 1)
+        return _filled(graph, number, column.fill) if column.gaps else number
     text = graph.input(column.name, TensorProto.STRING, 1)
-    known = [*column.levels, ""] if column.gaps else list(column.levels)
+    levels = [*column.levels, ""] if column.gaps else list(column.levels)
     hot = graph.add(  # zeros=0: any other text fails
-        "OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=known, zeros=0
+        "OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=levels, zeros=0
     )
     flat = graph.add("Reshape", hot, graph.constant([-1, column.width]))
     return graph.add("Cast", flat, to=TensorProto.DOUBLE)
 
 
-def _filled(graph: _Graph, given: str, fill: float) -> str:
+def _filled(graph: _Graph, cells: str, fill: float) -> str:
     """A number with another one in gaps, and an entry that says where they were."""
-    silent = graph.add("IsNaN", given)
-    number = graph.add("Where", silent, graph.constant(fill), given)
+    silent = graph.add("IsNaN", cells)
+    number = graph.add("Where", silent, graph.constant(fill), cells)
     return graph.add("Concat", number, graph.add("Cast", silent, to=TensorProto.DOUBLE), axis=1)
 
 
@@ -152,32 +157,34 @@ def _maps(graph: _Graph, expansion: Expansion, rows: str) -> str:
         places = graph.constant(np.array(which, dtype=np.int64))
         return graph.add("Gather", rows, places, axis=1)
 
-    made = [taken(expansion.kept)]
-    for each in expansion.maps:
-        used = each.uses(expansion.inputs)
-        if isinstance(each, Products):
+    outputs = [taken(expansion.kept)]
+    for feature_map in expansion.maps:
+        used = feature_map.uses(expansion.inputs)
+        if isinstance(feature_map, Products):
             product = graph.add("Mul", taken(used[::2]), taken(used[1::2]))
-            made.append(graph.limited(product, -scaling.LIMIT, scaling.LIMIT))
-        elif isinstance(each, Squares):
+            outputs.append(graph.clip(product, -scaling.LIMIT, scaling.LIMIT))
+        elif isinstance(feature_map, Squares):
             entries = taken(used)
             squares = graph.add("Sub", graph.add("Mul", entries, entries), graph.constant(1.0))
             scaled = graph.add("Mul", squares, graph.constant(sqrt(0.5)))
-            made.append(graph.limited(scaled, -scaling.LIMIT, scaling.LIMIT))
-        elif isinstance(each, Bins):
-            made.append(_bins(graph, taken(used), each, len(used)))
+            outputs.append(graph.clip(scaled, -scaling.LIMIT, scaling.LIMIT))
+        elif isinstance(feature_map, Bins):
+            outputs.append(_bins(graph, taken(used), feature_map, len(used)))
         else:
-            made.append(_waves(graph, taken(used), *turns_of(each, expansion.inputs)))
-    return graph.add("Concat", *made, axis=1)
+            outputs.append(
+                _waves(graph, taken(used), *wave_directions(feature_map, expansion.inputs))
+            )
+    return graph.add("Concat", *outputs, axis=1)
 
 
-def _bins(graph: _Graph, entries: str, each: Bins, many: int) -> str:
+def _bins(graph: _Graph, entries: str, bins: Bins, many: int) -> str:
     """Which interval of each entry it lies in, centred."""
     apart = graph.add("Unsqueeze", entries, graph.constant([2]))
-    above = graph.add("GreaterOrEqual", apart, graph.constant([-np.inf, *each.inner]))
-    below = graph.add("Less", apart, graph.constant([*each.inner, np.inf]))
+    above = graph.add("GreaterOrEqual", apart, graph.constant([-np.inf, *bins.inner]))
+    below = graph.add("Less", apart, graph.constant([*bins.inner, np.inf]))
     hot = graph.add("Cast", graph.add("And", above, below), to=TensorProto.DOUBLE)
-    centred = graph.add("Sub", hot, graph.constant(1 / each.count))
-    return graph.add("Reshape", centred, graph.constant([-1, many * each.count]))
+    centred = graph.add("Sub", hot, graph.constant(1 / bins.count))
+    return graph.add("Reshape", centred, graph.constant([-1, many * bins.count]))
 
 
 def _waves(graph: _Graph, entries: str, turns: Array, phases: Array) -> str:
@@ -187,15 +194,15 @@ def _waves(graph: _Graph, entries: str, turns: Array, phases: Array) -> str:
     return graph.add("Mul", graph.add("Sin", later), graph.constant(sqrt(2)))
 
 
-def _margins(graph: _Graph, told: Recipe, rows: str) -> str:
+def _margins(graph: _Graph, stages: PredictionPipeline, rows: str) -> str:
     """Of rows z with their constant c, shrunk to the norm B: (w·z + b·c)·B/max(√(‖z‖² + c²), B)."""
-    constant, weights, shift = 0.0, told.weights, np.zeros(len(told.weights))
-    if told.constant is not None:
-        constant, weights = told.constant, told.weights[:, :-1]
-        shift = told.weights[:, -1] * constant
+    constant, weights, shift = 0.0, stages.weights, np.zeros(len(stages.weights))
+    if stages.constant is not None:
+        constant, weights = stages.constant, stages.weights[:, :-1]
+        shift = stages.weights[:, -1] * constant
     squares = graph.add("ReduceSumSquare", rows, graph.constant([1]))
     norms = graph.add("Sqrt", graph.add("Add", squares, graph.constant(constant**2)))
-    bound = graph.constant(told.bound)
+    bound = graph.constant(stages.bound)
     factor = graph.add("Div", bound, graph.add("Max", norms, bound))
     product = graph.add("MatMul", rows, graph.constant(weights.T))
     return graph.add("Mul", graph.add("Add", product, graph.constant(shift)), factor)

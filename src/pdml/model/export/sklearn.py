@@ -29,7 +29,13 @@ from pdml.encoding import scaling
 from pdml.encoding.expansion import Expansion
 from pdml.encoding.maps import Bins, FeatureMap, Fourier, Inputs, Products
 from pdml.model.model import Model
-from pdml.model.prediction_pipeline import Column, Recipe, Scaled, recipe, turns_of
+from pdml.model.prediction_pipeline import (
+    Column,
+    PredictionPipeline,
+    Scaled,
+    describe_model,
+    wave_directions,
+)
 
 Step = tuple[str, Any]
 
@@ -63,30 +69,36 @@ def pipeline(model: Model) -> Pipeline:
       the model takes. What the model refuses is refused too, except a fraction where a table has
       whole numbers.
     """
-    told = recipe(model)
-    first = [("columns", _columns(told.columns))] if told.columns else []
-    scaled = _scaled(told.scaled, told.width, told.names)
-    steps = [*first, ("scale", scaled), *_clip(told.scaled), *_expanded(told), *_constant(told)]
-    return Pipeline([*steps, *_shrink(told.bound), ("classes", _classifier(told, model))])
+    stages = describe_model(model)
+    first = [("columns", _columns(stages.columns))] if stages.columns else []
+    scaled = _scaled(stages.scaled, stages.width, stages.names)
+    steps = [
+        *first,
+        ("scale", scaled),
+        *_clip(stages.scaled),
+        *_expanded(stages),
+        *_constant(stages),
+    ]
+    return Pipeline([*steps, *_shrink(stages.bound), ("classes", _classifier(stages, model))])
 
 
 def _columns(columns: tuple[Column, ...]) -> ColumnTransformer:
     """From a table's columns to numbers."""
     with extras.needed():
         import pandas as pd
-    made = ColumnTransformer(
+    transformer = ColumnTransformer(
         [(name, step, [column.name]) for column in columns for name, step in _cells(column)],
         verbose_feature_names_out=False,
     )
     record = {column.name: [column.levels[0] if column.levels else 0.0] for column in columns}
-    return made.fit(pd.DataFrame(record))  # learns the names; all else is declared
+    return transformer.fit(pd.DataFrame(record))  # learns the names; all else is declared
 
 
 def _cells(column: Column) -> list[Step]:
     """The steps whose outcomes stand side by side for one column."""
     if column.levels:
-        known = [*column.levels, ""] if column.gaps else list(column.levels)
-        hot = OneHotEncoder(categories=[known], sparse_output=False)
+        levels = [*column.levels, ""] if column.gaps else list(column.levels)
+        hot = OneHotEncoder(categories=[levels], sparse_output=False)
         filled = SimpleImputer(strategy="constant", fill_value="")
         return [(column.name, Pipeline([("gaps", filled), ("level", hot)]) if column.gaps else hot)]
     if not column.gaps:
@@ -95,54 +107,58 @@ def _cells(column: Column) -> list[Step]:
     return [(column.name, filled), (f"{column.name} is missing", MissingIndicator(features="all"))]
 
 
-def _scaled(told: Scaled | None, width: int, names: tuple[str, ...]) -> StandardScaler:
+def _scaled(scaler: Scaled | None, width: int, names: tuple[str, ...]) -> StandardScaler:
     """(x - origin)/unit; without either it still checks what it is given."""
-    step = StandardScaler(with_mean=told is not None, with_std=told is not None)
+    step = StandardScaler(with_mean=scaler is not None, with_std=scaler is not None)
     step.fit(np.zeros((1, width)))
-    if told is not None:
-        step.mean_, step.scale_, step.var_ = told.origin, told.unit, told.unit**2
+    if scaler is not None:
+        step.mean_, step.scale_, step.var_ = scaler.origin, scaler.unit, scaler.unit**2
     if names:
         step.feature_names_in_ = np.array(names, dtype=object)
     return step
 
 
-def _clip(told: Scaled | None) -> list[Step]:
-    return [] if told is None else [("clip", _function(np.clip, a_min=told.low, a_max=told.high))]
+def _clip(scaler: Scaled | None) -> list[Step]:
+    return (
+        []
+        if scaler is None
+        else [("clip", _function(np.clip, a_min=scaler.low, a_max=scaler.high))]
+    )
 
 
-def _expanded(told: Recipe) -> list[Step]:
+def _expanded(stages: PredictionPipeline) -> list[Step]:
     """The entries that stay, and what maps make of them."""
-    if told.expansion is None:
+    if stages.expansion is None:
         return []
     check = _function(np.asarray_chkfinite)  # what a map drops would go unnoticed
-    return [("finite", check), ("maps", _maps(told.expansion).fit(np.zeros((1, told.width))))]
+    return [("finite", check), ("maps", _maps(stages.expansion).fit(np.zeros((1, stages.width))))]
 
 
 def _maps(expansion: Expansion) -> ColumnTransformer:
-    made = [("kept", "passthrough", expansion.kept)]
-    for k, each in enumerate(expansion.maps):
-        used = np.array(each.uses(expansion.inputs), dtype=np.int64)
-        if isinstance(each, Products):
+    transformers = [("kept", "passthrough", expansion.kept)]
+    for k, feature_map in enumerate(expansion.maps):
+        used = np.array(feature_map.uses(expansion.inputs), dtype=np.int64)
+        if isinstance(feature_map, Products):
             step = Pipeline([("product", _function(np.prod, axis=1, keepdims=True)), _limits()])
             pairs = enumerate(used.reshape(-1, 2))
-            made += [(f"map {k + 1}, pair {j + 1}", step, pair) for j, pair in pairs]
+            transformers += [(f"map {k + 1}, pair {j + 1}", step, pair) for j, pair in pairs]
         else:
-            made.append((f"map {k + 1}", _map(each, expansion.inputs), used))
-    return ColumnTransformer(made)
+            transformers.append((f"map {k + 1}", _map(feature_map, expansion.inputs), used))
+    return ColumnTransformer(transformers)
 
 
-def _map(each: FeatureMap, inputs: Inputs) -> Pipeline:
+def _map(feature_map: FeatureMap, inputs: Inputs) -> Pipeline:
     """A map of all the columns that it uses at once."""
-    many = len(each.uses(inputs))
-    if isinstance(each, Bins):
-        number = _function(np.digitize, bins=np.array(each.inner))
-        known = [np.arange(each.count)] * many
-        hot = OneHotEncoder(categories=known, sparse_output=False)
-        share = 1 / each.count
+    many = len(feature_map.uses(inputs))
+    if isinstance(feature_map, Bins):
+        number = _function(np.digitize, bins=np.array(feature_map.inner))
+        categories = [np.arange(feature_map.count)] * many
+        hot = OneHotEncoder(categories=categories, sparse_output=False)
+        share = 1 / feature_map.count
         centred = _function(np.interp, xp=[0.0, 1.0], fp=[-share, 1 - share])
         return Pipeline([("number", number), ("hot", hot), ("centred", centred)])
-    if isinstance(each, Fourier):
-        turns, phases = turns_of(each, inputs)
+    if isinstance(feature_map, Fourier):
+        turns, phases = wave_directions(feature_map, inputs)
         angles = 2 * pi * np.vstack([phases, turns.T])  # the constant comes first
         wide = _function(np.interp, xp=[-1.0, 1.0], fp=[-sqrt(2), sqrt(2)])
         return Pipeline(
@@ -162,15 +178,15 @@ def _limits() -> Step:
     return ("limits", _function(np.clip, a_min=-scaling.LIMIT, a_max=scaling.LIMIT))
 
 
-def _constant(told: Recipe) -> list[Step]:
+def _constant(stages: PredictionPipeline) -> list[Step]:
     """Put the constant first."""
-    if told.constant is None:
+    if stages.constant is None:
         return []
-    width = told.weights.shape[1] - 1
+    width = stages.weights.shape[1] - 1
     size = StandardScaler(with_mean=False).fit(np.zeros((1, width + 1)))
-    size.scale_[0] = 1 / told.constant
-    one = PolynomialFeatures(degree=1).fit(np.zeros((1, width)))
-    return [("one", one), ("constant", size)]
+    size.scale_[0] = 1 / stages.constant
+    intercept = PolynomialFeatures(degree=1).fit(np.zeros((1, width)))
+    return [("one", intercept), ("constant", size)]
 
 
 def _shrink(bound: float) -> list[Step]:
@@ -181,17 +197,17 @@ def _shrink(bound: float) -> list[Step]:
     return [("length", both), ("shrink", Normalizer(norm="max"))]
 
 
-def _classifier(told: Recipe, model: Model) -> LogisticRegression:
+def _classifier(stages: PredictionPipeline, model: Model) -> LogisticRegression:
     """From shrunk rows to classes."""
-    weights = told.weights * told.bound
-    if told.constant is not None:
+    weights = stages.weights * stages.bound
+    if stages.constant is not None:
         weights = np.hstack([weights[:, -1:], weights[:, :-1]])
-    made = LogisticRegression()
-    made.coef_ = np.hstack([weights, np.zeros((len(weights), 1))])
-    made.intercept_ = np.zeros(len(weights))
-    made.classes_ = np.asarray(model.classes)
-    made.n_features_in_ = made.coef_.shape[1]
-    return made
+    classifier = LogisticRegression()
+    classifier.coef_ = np.hstack([weights, np.zeros((len(weights), 1))])
+    classifier.intercept_ = np.zeros(len(weights))
+    classifier.classes_ = np.asarray(model.classes)
+    classifier.n_features_in_ = classifier.coef_.shape[1]
+    return classifier
 
 
 def _function(function: Any, **settings: Any) -> FunctionTransformer:

@@ -21,7 +21,7 @@ import msgspec
 
 from pdml.errors import PeerError
 from pdml.formats import Format, decode
-from pdml.node.crypto.signing import Identity, create_secret, load_secret, verified
+from pdml.node.crypto.signing import Identity, create_secret, load_secret, verify_signature
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -78,7 +78,7 @@ class SealingKey:
 
     def shared(self, public: str) -> bytes:
         """The secret that this key has in common with another `SealingKey.public`: what masks are
-        made of (`pdml.mechanisms.masks.seed_of`).
+        made of (`pdml.mechanisms.masks.derive_seed`).
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class _Session:
     cipher: "AESGCM"
     envelope: bytes
     signature: bytes
-    known: bool = False
+    is_confirmed: bool = False
 
 
 class UnknownSession(PeerError):
@@ -187,7 +187,7 @@ class Sealer:
         """
         self.name, self._identity, self._key = name, identity, key
         self._signing, self._sealing = signing, sealing
-        self._mine: dict[tuple[str, str], _Session] = {}
+        self._outgoing: dict[tuple[str, str], _Session] = {}
         self._theirs: dict[str, OrderedDict[bytes, tuple[str, AESGCM]]] = {}
 
     def seal(self, context: Context, content: bytes) -> bytes:
@@ -195,7 +195,7 @@ class Sealer:
         session = self._session(context)
         nonce = os.urandom(_NONCE)
         sealed = session.cipher.encrypt(nonce, content, _bound(context, session.id))
-        extra = () if session.known else (session.envelope, session.signature)
+        extra = () if session.is_confirmed else (session.envelope, session.signature)
         return msgspec.msgpack.encode(
             Box(FORMAT.version, context, session.id, nonce, sealed, *extra)
         )
@@ -205,7 +205,7 @@ class Sealer:
         session to answer in.
         """
         box = _unpacked(data)
-        context, known = box.context, self._theirs.setdefault(sender, OrderedDict())
+        context, sessions = box.context, self._theirs.setdefault(sender, OrderedDict())
         if (context.sender, context.recipient) != (
             sender,
             self.name,
@@ -213,13 +213,13 @@ class Sealer:
             raise PeerError(
                 f"a message came from {sender} that is not from it, or not for {self.name}"
             )
-        if box.session not in known:
+        if box.session not in sessions:
             if not box.envelope:
                 raise UnknownSession(f"{sender} speaks under a key that {self.name} does not have")
-            known[box.session] = context.job, self._received(box)
-            while len(known) > _SESSIONS:
-                known.popitem(last=False)
-        job, cipher = known[box.session]
+            sessions[box.session] = context.job, self._received(box)
+            while len(sessions) > _SESSIONS:
+                sessions.popitem(last=False)
+        job, cipher = sessions[box.session]
         if job != context.job:
             raise PeerError(f"a message came from {sender} under the key of another job")
         return context, _decrypted(cipher, box, _bound(context, box.session)), box.session
@@ -244,33 +244,33 @@ class Sealer:
         if box.session != session.id or box.context != _back(request):
             raise PeerError(f"an answer of {request.recipient} belongs to another request")
         content = _decrypted(session.cipher, box, _bound(box.context, session.id))
-        session.known = True
+        session.is_confirmed = True
         return content
 
     def forget(self, peer: str, job: str) -> None:
         """The peer does not have this node's key any more: send it along again."""
-        if (session := self._mine.get((peer, job))) is not None:
-            session.known = False
+        if (session := self._outgoing.get((peer, job))) is not None:
+            session.is_confirmed = False
 
     def _session(self, context: Context) -> _Session:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         place = context.recipient, context.job
-        if place not in self._mine:
+        if place not in self._outgoing:
             key, name = os.urandom(32), os.urandom(_SESSION)
             about = _about(context, name)
             envelope = encapsulate(self._sealing[context.recipient], key, about)
-            self._mine[place] = _Session(
+            self._outgoing[place] = _Session(
                 name, AESGCM(key), envelope, self._identity.sign(about + envelope)
             )
-        return self._mine[place]
+        return self._outgoing[place]
 
     def _received(self, box: Box) -> "AESGCM":
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         sender, about = box.context.sender, _about(box.context, box.session)
-        if len(box.envelope) > ENVELOPE or not verified(
+        if len(box.envelope) > ENVELOPE or not verify_signature(
             self._signing[sender], about + box.envelope, box.signature
         ):
             raise PeerError(f"a key came in the name of {sender} that {sender} has not signed")

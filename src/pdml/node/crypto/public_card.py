@@ -12,7 +12,7 @@ from pdml.errors import InvalidInput
 from pdml.files import atomic_write, read_file
 from pdml.formats import Format, decode
 from pdml.node.crypto.hpke import SealingKey
-from pdml.node.crypto.signing import Identity, verified
+from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.study import ServerEntry
 
 FORMAT = Format(name="card", version=1)  # which is written from 2 on
@@ -48,7 +48,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         except ValueError as error:  # no UTF-8, no TOML, not these fields
             why = FORMAT.refusal_of(msgspec.json.encode(table), f"the card {path}")
             raise InvalidInput(why or f"{path} is no card of `pdml node init`: {error}") from None
-        if not verified(card.signing_key, card._signable(), signature):
+        if not verify_signature(card.signing_key, card._signable(), signature):
             raise InvalidInput(
                 f"the card {path} is not signed by its own key: it was changed on the way"
             )

@@ -127,7 +127,7 @@ _WEAK = {
 }
 
 
-def verified(public: str, message: bytes, signature: bytes) -> bool:
+def verify_signature(public: str, message: bytes, signature: bytes) -> bool:
     """Whether ``signature`` of ``message`` is of the key ``public``; not if all can sign for it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -152,13 +152,13 @@ def nkey(public: str) -> str:
 
 def _crc16(data: bytes) -> int:
     """CRC-16/XMODEM, which NKeys end with."""
-    found = 0
+    crc = 0
     for byte in data:
-        found ^= byte << 8
+        crc ^= byte << 8
         for _ in range(8):
-            found = (found << 1) ^ 0x1021 if found & 0x8000 else found << 1
-            found &= 0xFFFF
-    return found
+            crc = (crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1
+            crc &= 0xFFFF
+    return crc
 
 
 def create_secret(path: Path, size: int) -> bytes:

@@ -32,7 +32,7 @@ class RelayContext(ssl.SSLContext):
     """
 
     pin: str
-    seen: bytes = b""  # the certificate of the last handshake, DER
+    peer_certificate: bytes = b""  # the certificate of the last handshake, DER
 
     @classmethod
     def towards(cls, pin: str) -> "RelayContext":
@@ -57,10 +57,10 @@ class _Checked(ssl.SSLObject):
 
     def do_handshake(self) -> None:
         super().do_handshake()
-        context, shown = self.context, self.getpeercert(binary_form=True) or b""
+        context, certificate = self.context, self.getpeercert(binary_form=True) or b""
         assert isinstance(context, RelayContext)
-        context.seen = shown
-        if context.pin and fingerprint(shown) != context.pin:
+        context.peer_certificate = certificate
+        if context.pin and fingerprint(certificate) != context.pin:
             raise ssl.SSLCertVerificationError("the certificate is not the one that the study pins")
 
 
@@ -114,7 +114,7 @@ def make(folder: Path, host: str) -> bytes:
     except ValueError:
         place = x509.DNSName(host)
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -126,8 +126,8 @@ def make(folder: Path, host: str) -> bytes:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, SHA256())
     )
-    atomic_write(folder / CERTIFICATE, made.public_bytes(Encoding.PEM))
-    return made.public_bytes(Encoding.DER)
+    atomic_write(folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM))
+    return certificate.public_bytes(Encoding.DER)
 
 
 def _key(path: Path) -> "EllipticCurvePrivateKey":
@@ -142,14 +142,14 @@ def _key(path: Path) -> "EllipticCurvePrivateKey":
 
     if check_ours(path, RELAY_KEY):
         try:
-            found = load_pem_private_key(read_ours(path, RELAY_KEY), None)
+            stored_key = load_pem_private_key(read_ours(path, RELAY_KEY), None)
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {because(error)}") from None
         except (ValueError, TypeError):
-            found = None
-        if not isinstance(found, ec.EllipticCurvePrivateKey):
+            stored_key = None
+        if not isinstance(stored_key, ec.EllipticCurvePrivateKey):
             raise InvalidInput(f"{path} holds no key that was made here")
-        return found
+        return stored_key
     key = ec.generate_private_key(ec.SECP256R1())
     write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return key

@@ -10,9 +10,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pdml.mechanisms.randomness import Secure, Simulated
-from pdml.node.daemon.daemon import Office
+from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.daemon.local_model import Keep
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 
 if TYPE_CHECKING:
     from pdml.node.daemon.metrics import Metrics
@@ -44,35 +44,35 @@ def run(
         Log what is dropped, too.
     keep : callable, optional
         Writes the model for the organisation's own use after each exchange of sums, or at the next
-        start if the process ended before it could: `pdml.consortium.job_client.keep_house`.
+        start if the process ended before it could: `pdml.consortium.job_client.write_local_model`.
     """
     _log(verbose)
     source = Secure() if simulated_noise is None else Simulated(simulated_noise)
-    office = Office(Home.open(folder), source, relay=relay, keep=keep)
-    shown = _metrics(office, metrics) if metrics else None
+    office = NodeDaemon(NodeDirectory.open(folder), source, relay=relay, keep=keep)
+    metrics_server = _metrics(office, metrics) if metrics else None
 
     if threading.current_thread() is threading.main_thread():
         _obey_signals(office)
     try:
-        if shown is not None:
-            shown.start()
+        if metrics_server is not None:
+            metrics_server.start()
         office.run()
     finally:
-        if shown is not None:
-            shown.close()
+        if metrics_server is not None:
+            metrics_server.close()
 
 
-def _obey_signals(office: Office) -> None:
+def _obey_signals(office: NodeDaemon) -> None:
     """A handler interrupts the main thread anywhere, also where it holds a lock: it may only put
     into a queue made for that.
     """
-    heard: queue.SimpleQueue[int] = queue.SimpleQueue()
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def handler(number: int, frame: FrameType | None) -> None:
-        heard.put(number)
+        signals.put(number)
 
     def wait() -> None:
-        heard.get()
+        signals.get()
         office.leave()
 
     threading.Thread(target=wait, daemon=True, name="pdml-signals").start()
@@ -80,7 +80,7 @@ def _obey_signals(office: Office) -> None:
         signal.signal(number, handler)
 
 
-def _metrics(office: Office, address: str) -> "Metrics":
+def _metrics(office: NodeDaemon, address: str) -> "Metrics":
     from pdml.node.daemon.metrics import Metrics  # here, because few nodes show figures
 
     return Metrics(office, address)

@@ -23,12 +23,12 @@ from threadpoolctl import threadpool_limits
 from pdml.errors import Equivocation, InvalidInput, PDMLError, PeerError, plain
 from pdml.mechanisms.randomness import Source
 from pdml.node.crypto.hpke import Context, Sealer
-from pdml.node.daemon.local_model import Keep, Keeper
-from pdml.node.daemon.nats_transport import Carrier
+from pdml.node.daemon.local_model import Keep, LocalModelWriter
+from pdml.node.daemon.nats_transport import NatsTransport
 from pdml.node.job import coordinator
-from pdml.node.job.admission import Judge
-from pdml.node.job.equivocation_reporter import Accuser
-from pdml.node.job.participant import Party
+from pdml.node.job.admission import JobAdmission
+from pdml.node.job.equivocation_reporter import EquivocationReporter
+from pdml.node.job.participant import Participant
 from pdml.node.job.round_exchange import (
     HELLO,
     LATER,
@@ -42,8 +42,8 @@ from pdml.node.job.round_exchange import (
 )
 from pdml.node.job.statement_sync import gather, nothing_yet, piece
 from pdml.node.protocol.job_offer import Offer, acceptance, check_begin
-from pdml.node.protocol.job_terms import Contract
-from pdml.node.protocol.redaction import busy, goes_first, no_result, told
+from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.protocol.redaction import busy, goes_first, no_result, public_message
 from pdml.node.protocol.requests import (
     ASK,
     BEGIN,
@@ -61,9 +61,9 @@ from pdml.node.protocol.requests import (
     decoded,
 )
 from pdml.node.storage import control_db as states
-from pdml.node.storage.control_db import Attempt, Desk, digest_of
+from pdml.node.storage.control_db import Attempt, ControlDatabase, digest_of
 from pdml.node.storage.journal import FINISHED, Journal
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Study
 
 _POLL = 0.2  # seconds between two looks at the desk
@@ -81,7 +81,7 @@ class Work:
     """The attempt that this node is in: accepted, or begun."""
 
     offer: Offer
-    contract: Contract
+    contract: JobTerms
     begun: bool = False
     deadline: float = 0.0  # until when it must begin, once accepted
     exchange: Exchange | None = None
@@ -93,11 +93,11 @@ class Work:
         return None if self.exchange is None else self.exchange.contradiction
 
 
-class Office:
+class NodeDaemon:
     """One node's process. `run` returns when `leave` is called, from any thread."""
 
     def __init__(
-        self, home: Home, source: Source, *, relay: str = "", keep: Keep | None = None
+        self, home: NodeDirectory, source: Source, *, relay: str = "", keep: Keep | None = None
     ) -> None:
         """``relay``: another way to it than the study's address (HOST:PORT); its certificate must
         be the pinned one. ``keep``: writes what a job leaves to this organisation alone.
@@ -111,20 +111,24 @@ class Office:
         self.committed = Journal.peek(
             self.journal.path
         )  # for all others: nothing of a round that is not on disk yet
-        self.home = Home.open(home.folder)  # opening the journal may have changed its settings
-        self.desk = Desk(home.folder)
+        self.home = NodeDirectory.open(
+            home.folder
+        )  # opening the journal may have changed its settings
+        self.control_db = ControlDatabase(home.folder)
         self.lock = threading.RLock()
         self.work: Work | None = None
-        self.judge = Judge(self.home, self.study, source, self.committed)
+        self.admission = JobAdmission(self.home, self.study, source, self.committed)
         self.leaving = threading.Event()
         self._spoken = 0.0
         self._unwritten: list[Callable[[], object]] = []
         self._waiting: dict[str, float] = {}  # until when the offers of others may begin
         self._threads: list[threading.Thread] = []
         self.rounds: dict[str, int] = {}
-        self.accuser = Accuser(self)
-        self.keeper = Keeper(self.home, self.committed, self.judge.holdings, keep)
-        self.carrier = _carrier(self, relay)
+        self.equivocation_reporter = EquivocationReporter(self)
+        self.local_model_writer = LocalModelWriter(
+            self.home, self.committed, self.admission.load_training_data, keep
+        )
+        self.transport = _carrier(self, relay)
 
     @property
     def name(self) -> str:
@@ -143,13 +147,13 @@ class Office:
     def run(self) -> None:
         """Answer, work and obey until `leave`."""
         self.connection(False, "connecting")
-        self.carrier.start()
+        self.transport.start()
         self._rejoin()
-        self.spawn(self.keeper.keep)
+        self.spawn(self.local_model_writer.keep)
         try:
             while not self.leaving.wait(_POLL):
                 try:
-                    self._obey()
+                    self._run_commands()
                 except PDMLError as error:  # a full disk, say: what was asked for waits on the desk
                     log.error("%s", error)
                     self.leaving.wait(_TELL)
@@ -157,12 +161,12 @@ class Office:
             with self.lock:
                 if self.work is not None and self.work.exchange is not None:
                     self.work.exchange.stop(f"{self.name}'s node was stopped")
-            self.carrier.close()
+            self.transport.close()
             self._see_off()
             self.connection(False, "the node does not run")
             self.committed.close()
             self.journal.close()
-            self.desk.close()
+            self.control_db.close()
 
     def leave(self) -> None:
         self.leaving.set()
@@ -170,18 +174,22 @@ class Office:
     def connection(self, up: bool, why: str) -> None:
         """Remember whether the relay is there, and since when."""
         with contextlib.suppress(PDMLError):
-            known, pid = self.desk.told("connection") or {}, os.getpid()
-            if (known.get("up"), known.get("why"), known.get("pid")) != (up, why, pid):
-                same = (known.get("up"), known.get("pid")) == (up, pid)
-                ends = self._ends() if up else known.get("ends")
-                told = {
+            last_status, pid = self.control_db.read_status("connection") or {}, os.getpid()
+            if (last_status.get("up"), last_status.get("why"), last_status.get("pid")) != (
+                up,
+                why,
+                pid,
+            ):
+                same = (last_status.get("up"), last_status.get("pid")) == (up, pid)
+                ends = self._ends() if up else last_status.get("ends")
+                status = {
                     "up": up,
                     "why": why,
                     "pid": pid,
-                    "since": known["since"] if same else time.time(),
+                    "since": last_status["since"] if same else time.time(),
                     "ends": ends,
                 }
-                self.desk.tell("connection", told)
+                self.control_db.write_status("connection", status)
                 log.info(
                     "%s the relay%s",
                     "connected to" if up else "not connected to",
@@ -192,16 +200,16 @@ class Office:
         """When the relay's certificate ends."""
         from pdml.node.crypto import tls
 
-        seen = self.carrier.tls.seen
-        return tls.ends(seen).timestamp() if seen else None
+        certificate = self.transport.tls.peer_certificate
+        return tls.ends(certificate).timestamp() if certificate else None
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         while self._unwritten:
             self._unwritten[0]()
             self._unwritten.pop(0)
-        for wish in self.desk.take_wishes():
+        for wish in self.control_db.pop_commands():
             if wish.what == OFFER:
-                self.spawn(coordinator.lead, self, wish.about, wish.content)
+                self.spawn(coordinator.run_offer, self, wish.about, wish.content)
             elif wish.what == STOP:
                 self._stop_everywhere(wish.about, f"{self.name} stopped the job")
         with self.lock:
@@ -209,12 +217,12 @@ class Office:
             if work is not None and not work.begun and time.monotonic() > work.deadline:
                 limit = f"within {work.offer.start_timeout:g} s"
                 self._end(work, states.FAILED, _late(work.offer.offerer, work.offer.job, limit))
-            for attempt in [each for each, end in self._waiting.items() if time.monotonic() > end]:
+            for attempt in [key for key, end in self._waiting.items() if time.monotonic() > end]:
                 del self._waiting[attempt]  # its offerer has given it up, and may not have said so
-                known = self.desk.attempt(attempt)
-                if known is not None and known.state in (states.ASKED, states.ALLOWED):
-                    late = _late(known.offerer, known.job, "in time")
-                    self.desk.move(attempt, states.FAILED, late)
+                stored = self.control_db.attempt(attempt)
+                if stored is not None and stored.state in (states.PENDING, states.ALLOWED):
+                    late = _late(stored.offerer, stored.job, "in time")
+                    self.control_db.move(attempt, states.FAILED, late)
 
     def record(self, write: Callable[[], object]) -> None:
         """Write onto the desk now, or as soon as there is room: whoever follows a job must hear of
@@ -231,7 +239,7 @@ class Office:
         thread = threading.Thread(
             target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}"
         )
-        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        self._threads = [other for other in self._threads if other.is_alive()] + [thread]
         thread.start()
 
     def _see_off(self) -> None:
@@ -242,91 +250,91 @@ class Office:
 
     def _rejoin(self) -> None:
         """Go on with a job that an earlier life of this process had begun."""
-        for known in self.desk.attempts():
-            own = known.offerer == self.name
-            if known.state == states.ACCEPTED or (own and known.state == states.ALLOWED):
-                sentence = f"{self.name}'s node was restarted before job {known.job} began"
-                self.desk.move(known.attempt, states.FAILED, sentence)
-                self.spawn(self.tell_stop, known.attempt, sentence)
-            elif known.state not in states.ENDED:
+        for stored in self.control_db.attempts():
+            is_offerer = stored.offerer == self.name
+            if stored.state == states.ACCEPTED or (is_offerer and stored.state == states.ALLOWED):
+                sentence = f"{self.name}'s node was restarted before job {stored.job} began"
+                self.control_db.move(stored.attempt, states.FAILED, sentence)
+                self.spawn(self.tell_stop, stored.attempt, sentence)
+            elif stored.state not in states.ENDED:
                 try:
-                    key = self.study.signing_keys[known.offerer]
-                    offer = Offer.read(known.offer, known.offerer, key)
-                    contract = offer.agreed(self.study)
+                    key = self.study.signing_keys[stored.offerer]
+                    offer = Offer.read(stored.offer, stored.offerer, key)
+                    contract = offer.make_job_terms(self.study)
                 except PDMLError as error:
-                    self.desk.move(known.attempt, states.FAILED, str(error))
+                    self.control_db.move(stored.attempt, states.FAILED, str(error))
                     continue
-                if known.state != states.BEGUN:
+                if stored.state != states.BEGUN:
                     self._may_begin(offer)
                     continue
                 work = Work(offer, contract, begun=True)
                 with self.lock:
                     self.work = work
                 self.spawn(self._do, work)
-        self.spawn(coordinator.go_on, self)
+        self.spawn(coordinator.resume_start, self)
 
     # What members ask
 
     def handle(self, context: Context, content: bytes) -> bytes | None:
         """Every question gets an answer; what a member may not do is refused with one sentence."""
         kinds: Mapping[str, Callable[[Context, bytes], Answer]] = {
-            OFFER: self._offered,
-            POSTPONE: self._told_to_postpone,
-            BEGIN: self._told_to_begin,
-            STOP: self._told_to_stop,
-            ASK: self._asked,
-            FETCH: self._fetched,
-            HELLO: self._exchanged,
-            RELEASE: self._exchanged,
-            PROOF: self._shown,
+            OFFER: self._handle_offer,
+            POSTPONE: self._handle_postpone,
+            BEGIN: self._handle_begin,
+            STOP: self._handle_stop,
+            ASK: self._handle_ask,
+            FETCH: self._handle_fetch,
+            HELLO: self._handle_exchange,
+            RELEASE: self._handle_exchange,
+            PROOF: self._handle_proof,
         }
         try:
             if context.study != self.study.hash:
                 raise InvalidInput(
                     f"{self.name} has the study {self.study.hash[:12]}..., not "
                     f"{context.study[:12]}..."
-                ).for_others()
+                ).mark_public()
             if context.kind not in kinds:
                 raise InvalidInput(
                     f"{self.name} does not know the question {plain(context.kind, 40)!r}"
-                ).for_others()
+                ).mark_public()
             answer = kinds[context.kind](context, content)
         except PDMLError as error:
             log.info("refused %s of %s: %s", plain(context.kind, 40), context.sender, error)
-            answer = Answer(REFUSED, told(error, self.name))
+            answer = Answer(REFUSED, public_message(error, self.name))
         return msgspec.msgpack.encode(answer)
 
-    def _offered(self, context: Context, content: bytes) -> Answer:
+    def _handle_offer(self, context: Context, content: bytes) -> Answer:
         offer = Offer.read(content, context.sender, self.study.signing_keys[context.sender])
         return self.consider(offer, content)
 
     def consider(self, offer: Offer, content: bytes) -> Answer:
         """Accepted, refused, or not decided yet."""
         with self.lock:
-            work, known = self.work, self.desk.attempt(offer.attempt)
-            if known is not None and known.offer != content:
+            work, stored = self.work, self.control_db.attempt(offer.attempt)
+            if stored is not None and stored.offer != content:
                 raise PeerError(f"{offer.offerer} made two offers under one name")
             if work is not None and work.offer.attempt == offer.attempt:
                 return self._accepted(offer)
-            if known is not None and known.state in states.ENDED:
-                return Answer(REFUSED, known.sentence or f"{self.name} refused job {offer.job}")
+            if stored is not None and stored.state in states.ENDED:
+                return Answer(REFUSED, stored.sentence or f"{self.name} refused job {offer.job}")
             if work is not None and not self._gives_way(work, offer, content):
                 named = (self.name, work.offer.job, work.offer.offerer)
                 return Answer(LATER, busy(*named, begun=work.begun))
-            first = self._first_answer(offer) if known is None else ("", "")
+            first = self._first_answer(offer) if stored is None else ("", "")
             try:
-                contract = self.judge.check(offer)
+                contract = self.admission.check(offer)
             except PDMLError as error:
-                self.remember(offer, content, states.REFUSED, told(error, self.name))
+                self.remember(offer, content, states.REFUSED, public_message(error, self.name))
                 raise
-            if known is None:
-                known = self.remember(offer, content, *first)
+            if stored is None:
+                stored = self.remember(offer, content, *first)
             self._may_begin(offer)
-            if known.state == states.ASKED:
+            if stored.state == states.PENDING:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
             if work is not None:
                 self._postpone(work, goes_first(offer.job, offer.offerer))
-            self.desk.move(offer.attempt, states.ACCEPTED)
+            self.control_db.move(offer.attempt, states.ACCEPTED)
             patience = (
                 inf if offer.offerer == self.name else offer.start_timeout
             )  # its own thread gives it up
@@ -340,25 +348,25 @@ class Office:
         """
         if work.begun or work.offer.offerer != self.name or offer.offerer == self.name:
             return False
-        own = self.desk.attempt(work.offer.attempt)
-        return own is not None and digest_of(content) < own.digest
+        stored = self.control_db.attempt(work.offer.attempt)
+        return stored is not None and digest_of(content) < stored.digest
 
     def _postpone(self, work: Work, sentence: str) -> None:
         """Back to the offers that wait: it can be accepted again."""
-        self.desk.move(work.offer.attempt, states.ALLOWED, sentence)
+        self.control_db.move(work.offer.attempt, states.ALLOWED, sentence)
         self.work = None
 
     def _first_answer(self, offer: Offer) -> tuple[str, str]:
         """By the rule; and why the operator is asked although the rule would do."""
-        unfinished = self.desk.unfinished().get(offer.offerer, [])
-        if self.judge.allows(offer, unfinished=unfinished):
+        unfinished = self.control_db.unfinished().get(offer.offerer, [])
+        if self.admission.auto_accepts(offer, unfinished=unfinished):
             return states.ALLOWED, ""
-        if self.desk.waiting(offer.offerer) >= _MOST_WAITING:
+        if self.control_db.waiting(offer.offerer) >= _MOST_WAITING:
             raise InvalidInput(
                 f"{_MOST_WAITING} offers of {offer.offerer} wait for {self.name}'s operator: stop "
                 "one, or wait for an answer"
-            ).for_others()
-        return states.ASKED, no_result(offer.offerer, unfinished) if unfinished else ""
+            ).mark_public()
+        return states.PENDING, no_result(offer.offerer, unfinished) if unfinished else ""
 
     def _may_begin(self, offer: Offer) -> None:
         """From now on for as long as its offerer waits; own offers end by themselves."""
@@ -369,9 +377,9 @@ class Office:
         return Answer(OK, messages=[acceptance(offer, self.name, self.identity)])
 
     def remember(self, offer: Offer, content: bytes, state: str, sentence: str = "") -> Attempt:
-        known = self.desk.attempt(offer.attempt)
-        if known is not None:
-            self.desk.move(offer.attempt, state, sentence)
+        earlier = self.control_db.attempt(offer.attempt)
+        if earlier is not None:
+            self.control_db.move(offer.attempt, state, sentence)
         else:
             terms = {
                 "attempt": offer.attempt,
@@ -379,12 +387,12 @@ class Office:
                 "contract": offer.contract,
                 "offerer": offer.offerer,
             }
-            self.desk.put(Attempt(**terms, offer=content, state=state, sentence=sentence))
-        found = self.desk.attempt(offer.attempt)
-        assert found is not None
-        return found
+            self.control_db.put(Attempt(**terms, offer=content, state=state, sentence=sentence))
+        stored = self.control_db.attempt(offer.attempt)
+        assert stored is not None
+        return stored
 
-    def _told_to_postpone(self, context: Context, content: bytes) -> Answer:
+    def _handle_postpone(self, context: Context, content: bytes) -> Answer:
         attempt = decoded(content, Postpone, context.sender).attempt
         with self.lock:
             work = self.work
@@ -396,7 +404,7 @@ class Office:
                 self._postpone(work, f"{context.sender} lets another member's job go first")
         return Answer(OK)
 
-    def _told_to_begin(self, context: Context, content: bytes) -> Answer:
+    def _handle_begin(self, context: Context, content: bytes) -> Answer:
         begin = decoded(content, Begin, context.sender)
         with self.lock:
             work = self.current(begin.attempt)
@@ -409,19 +417,19 @@ class Office:
         if work.begun:
             return
         check_begin(begin, work.offer, self.study)
-        self.desk.move(work.offer.attempt, states.BEGUN)
+        self.control_db.move(work.offer.attempt, states.BEGUN)
         work.begun = True
         self.spawn(self._do, work)
 
-    def _told_to_stop(self, context: Context, content: bytes) -> Answer:
+    def _handle_stop(self, context: Context, content: bytes) -> Answer:
         stop = decoded(content, Stop, context.sender)
-        said = f"{context.sender} ended the job: {plain(stop.sentence, 500)}"
+        sentence = f"{context.sender} ended the job: {plain(stop.sentence, 500)}"
         with self.lock:
-            known = self.desk.attempt(stop.attempt)
-            if known is not None and known.state in (states.ASKED, states.ALLOWED):
-                self.desk.move(stop.attempt, states.REFUSED, said)
+            stored = self.control_db.attempt(stop.attempt)
+            if stored is not None and stored.state in (states.PENDING, states.ALLOWED):
+                self.control_db.move(stop.attempt, states.REFUSED, sentence)
             if self.work is not None and self.work.offer.attempt == stop.attempt:
-                self.halt(self.work, said)
+                self.halt(self.work, sentence)
         return Answer(OK)
 
     def halt(self, work: Work, sentence: str) -> None:
@@ -431,9 +439,9 @@ class Office:
         elif work.exchange is not None:
             work.exchange.stop(sentence)
 
-    def _asked(self, context: Context, content: bytes) -> Answer:
+    def _handle_ask(self, context: Context, content: bytes) -> Answer:
         """How far the job of this contract is here."""
-        known = next(
+        entry = next(
             (
                 job
                 for job in self.committed.jobs()
@@ -442,34 +450,34 @@ class Office:
             None,
         )
         progress = Progress(
-            "" if known is None else known.state, 0 if known is None else known.round
+            "" if entry is None else entry.state, 0 if entry is None else entry.round
         )
         return Answer(OK, messages=[msgspec.msgpack.encode(progress)])
 
-    def _fetched(self, context: Context, content: bytes) -> Answer:
+    def _handle_fetch(self, context: Context, content: bytes) -> Answer:
         """A piece of somebody's statement on a job, or of the proof against it, if it is here."""
         question = decoded(content, Fetch, context.sender)
-        known = self.committed.job(question.job)
-        if known is None or known.contract != question.contract:
+        entry = self.committed.job(question.job)
+        if entry is None or entry.contract != question.contract:
             raise InvalidInput(
                 f"{self.name} knows no such job {plain(question.job, 64)!r}"
-            ).for_others()
+            ).mark_public()
         if question.proof:
-            return self.accuser.kept(known, question.server, question.start)
+            return self.equivocation_reporter.kept(entry, question.server, question.start)
         with self.lock:
             here = self.work is not None and self.work.contract.digest == question.contract
-        data = self.committed.statements(known.job).get(question.server, b"")
+        data = self.committed.statements(entry.job).get(question.server, b"")
         if not data:
             return nothing_yet(
-                self.name, known.job, known.round, expected=here or question.server != self.name
+                self.name, entry.job, entry.round, expected=here or question.server != self.name
             )
         return piece(data, question.start)
 
-    def _exchanged(self, context: Context, content: bytes) -> Answer:
+    def _handle_exchange(self, context: Context, content: bytes) -> Answer:
         with self.lock:
             work = self.work
             if work is None or work.contract.digest != context.job:
-                raise InvalidInput(f"{self.name} is not in this job now").for_others()
+                raise InvalidInput(f"{self.name} is not in this job now").mark_public()
             exchange = work.exchange
         if exchange is None:
             return Answer(LATER)
@@ -482,7 +490,7 @@ class Office:
 
     def current(self, attempt: str) -> Work:
         if self.work is None or self.work.offer.attempt != attempt:
-            raise InvalidInput(f"{self.name} is in no such attempt").for_others()
+            raise InvalidInput(f"{self.name} is in no such attempt").mark_public()
         return self.work
 
     # This node's own part
@@ -493,16 +501,16 @@ class Office:
         """
         contract = work.contract
         try:
-            known = self.journal.job(contract.job)
-            if known is None or known.state != FINISHED:
+            entry = self.journal.job(contract.job)
+            if entry is None or entry.state != FINISHED:
                 self._train(work)
                 self._gather(work)
             self._end(work, states.DONE, "")
             log.info("job %s is done", contract.job)
-            self.keeper.keep()
+            self.local_model_writer.keep()
         except Exception as failure:
             error = work.contradiction or failure
-            sentence = told(error, self.name)
+            sentence = public_message(error, self.name)
             log.error(
                 "job %s: %s",
                 contract.job,
@@ -511,17 +519,17 @@ class Office:
             )
             self._end(work, states.FAILED, sentence)
             if isinstance(error, Equivocation):
-                self.accuser.accuse(contract.job, error)
+                self.equivocation_reporter.accuse(contract.job, error)
             if not work.stopped and not self.leaving.is_set():
                 self.tell_stop(work.offer.attempt, sentence)
 
     def _train(self, work: Work) -> None:
         contract = work.contract
         with threadpool_limits(1):
-            party = Party(
+            party = Participant(
                 contract,
                 self.name,
-                self.judge.holdings(),
+                self.admission.load_training_data(),
                 journal=self.journal,
                 identity=self.identity,
                 keys=self.study.signing_keys,
@@ -545,10 +553,10 @@ class Office:
         exchange.statement()
 
     def _sender(
-        self, contract: Contract
+        self, contract: JobTerms
     ) -> Callable[[str, Mapping[str, bytes], float], dict[str, Answer]]:
         def send(topic: str, messages: Mapping[str, bytes], timeout: float) -> dict[str, Answer]:
-            replies = self.carrier.ask(topic, messages, job=contract.digest, timeout=timeout)
+            replies = self.transport.ask(topic, messages, job=contract.digest, timeout=timeout)
             return {
                 peer: answer
                 for peer, data in replies.items()
@@ -565,22 +573,22 @@ class Office:
             work.contract,
             self.others,
             exchange,
-            lambda kind, questions, timeout: self.carrier.ask(kind, questions, timeout=timeout),
+            lambda kind, questions, timeout: self.transport.ask(kind, questions, timeout=timeout),
             name=self.name,
             limit=work.offer.round_timeout,
             check=lambda: self._check(work),
         )
-        self.accuser.compare(work.contract)
+        self.equivocation_reporter.compare(work.contract)
         exchange.finish()
 
-    def _shown(self, context: Context, content: bytes) -> Answer:
+    def _handle_proof(self, context: Context, content: bytes) -> Answer:
         proof = decoded(content, Proof, context.sender)
-        known = self.committed.job(proof.job)
-        if known is None:
+        entry = self.committed.job(proof.job)
+        if entry is None:
             raise InvalidInput(
                 f"{self.name} knows no such job {plain(proof.job, 64)!r}"
-            ).for_others()
-        return self.accuser.told(context.sender, proof, known)
+            ).mark_public()
+        return self.equivocation_reporter.handle_proof(context.sender, proof, entry)
 
     def _check(self, work: Work) -> None:
         if work.contradiction is not None:
@@ -606,20 +614,20 @@ class Office:
         """
         job, offerer = work.contract.job, work.offer.offerer
         if state == states.DONE:
-            self.desk.remove_unfinished(job)
+            self.control_db.remove_unfinished(job)
         elif work.begun and offerer != self.name:
-            known = self.committed.job(job)
-            if known is not None and known.round:
-                self.desk.add_unfinished(offerer, job)
-        self.desk.move(work.offer.attempt, state, sentence)
+            entry = self.committed.job(job)
+            if entry is not None and entry.round:
+                self.control_db.add_unfinished(offerer, job)
+        self.control_db.move(work.offer.attempt, state, sentence)
 
-    def _progress(self, contract: Contract, t: int, *, last: bool = False) -> None:
+    def _progress(self, contract: JobTerms, t: int, *, last: bool = False) -> None:
         """For people, now and then; what counts is in the journal."""
         self.rounds[self.name] = t
         if last or time.monotonic() - self._spoken > _TELL:
             self._spoken = time.monotonic()
             with contextlib.suppress(PDMLError):
-                self.desk.tell(
+                self.control_db.write_status(
                     "progress",
                     {"job": contract.job, "rounds": self.rounds, "of": contract.plan.rounds},
                 )
@@ -631,9 +639,9 @@ class Office:
             if self.work is not None and self.work.offer.attempt == attempt:
                 self.halt(self.work, sentence)
             elif (
-                known := self.desk.attempt(attempt)
-            ) is not None and known.state not in states.ENDED:
-                self.desk.move(attempt, states.FAILED, sentence)
+                stored := self.control_db.attempt(attempt)
+            ) is not None and stored.state not in states.ENDED:
+                self.control_db.move(attempt, states.FAILED, sentence)
         self.spawn(self.tell_stop, attempt, sentence)
 
     def tell_stop(self, attempt: str, sentence: str) -> None:
@@ -644,7 +652,9 @@ class Office:
         content = msgspec.msgpack.encode(message)
         waiting, deadline = set(self.others), time.monotonic() + _ATTEMPT
         while waiting and time.monotonic() < deadline and not self.leaving.is_set():
-            waiting -= self.carrier.ask(kind, dict.fromkeys(waiting, content), timeout=_TELL).keys()
+            waiting -= self.transport.ask(
+                kind, dict.fromkeys(waiting, content), timeout=_TELL
+            ).keys()
             if waiting:
                 time.sleep(_POLL)
 
@@ -653,7 +663,7 @@ def _late(offerer: str, job: str, limit: str) -> str:
     return f"{offerer} offered job {job} and did not begin it {limit}"
 
 
-def _carrier(office: Office, address: str) -> Carrier:
+def _carrier(office: NodeDaemon, address: str) -> NatsTransport:
     study, keys = office.study, {server.name: server.sealing_key for server in office.study.servers}
     assert study.relay is not None  # `Home.join` has seen to it
     relay = replace(study.relay, address=address) if address else study.relay
@@ -664,6 +674,6 @@ def _carrier(office: Office, address: str) -> Carrier:
         signing=study.signing_keys,
         sealing=keys,
     )
-    return Carrier(
+    return NatsTransport(
         sealer, office.identity, study, relay, handle=office.handle, changed=office.connection
     )

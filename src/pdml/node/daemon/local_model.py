@@ -1,28 +1,28 @@
 """What a job of sums leaves to this organisation alone: kept when the job ends, or when the node is
 started again, if it was killed before.
 
-How it is made is `pdml.consortium.job_client.keep_house`, which a node does not import: whoever
-starts the node gives it.
+How it is made is `pdml.consortium.job_client.write_local_model`, which a node does not import:
+whoever starts the node gives it.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 
-from pdml._threads import one_thread
+from pdml._threads import single_thread
 from pdml.errors import JournalError
 from pdml.node.job import build_statement
-from pdml.node.job.participant import Holdings
+from pdml.node.job.participant import TrainingData
 from pdml.node.storage.journal import FINISHED, Job, Journal
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 
-Keep = Callable[[Home, str, Holdings], object]
+Keep = Callable[[NodeDirectory, str, TrainingData], object]
 """Writes the model for the house of a job that is done: (home, job, what the node trains on)."""
 
 log = logging.getLogger("pdml.node")
 
 
-class Keeper:
+class LocalModelWriter:
     """Keeps what jobs on the node's own data set have not left yet.
 
     Guarantees
@@ -32,7 +32,11 @@ class Keeper:
     """
 
     def __init__(
-        self, home: Home, committed: Journal, holdings: Callable[[], Holdings], keep: Keep | None
+        self,
+        home: NodeDirectory,
+        committed: Journal,
+        holdings: Callable[[], TrainingData],
+        keep: Keep | None,
     ) -> None:
         self._home, self._committed, self._holdings = home, committed, holdings
         self._keep, self._lock = keep, threading.Lock()
@@ -41,17 +45,17 @@ class Keeper:
         """Write whatever is missing."""
         if self._keep is None:
             return
-        with self._lock, one_thread():
+        with self._lock, single_thread():
             try:
                 for job in filter(self._missing, self._committed.jobs()):
-                    held = self._holdings()
-                    if job.dataset == held.dataset:  # of another, exact sums are not known
-                        self._keep(self._home, job.job, held)
+                    training_data = self._holdings()
+                    if job.dataset == training_data.dataset:  # of another, exact sums are not known
+                        self._keep(self._home, job.job, training_data)
             except Exception as error:
                 log.error("a model for the house was not written: %s", error)
 
     def _missing(self, job: Job) -> bool:
-        if job.state != FINISHED or self._home.house(job.job).exists():
+        if job.state != FINISHED or self._home.local_model_path(job.job).exists():
             return False
         try:
             return build_statement.plan_of(job)[0].method == "sums"

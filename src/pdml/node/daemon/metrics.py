@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from pdml.errors import InvalidInput
-from pdml.node.operator.node_status import Account, look
-from pdml.node.storage.node_dir import Home
+from pdml.node.operator.node_status import NodeStatus, read_status
+from pdml.node.storage.node_dir import NodeDirectory
 
 if TYPE_CHECKING:
-    from pdml.node.daemon.daemon import Office
+    from pdml.node.daemon.daemon import NodeDaemon
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -19,7 +19,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class Metrics:
     """A page of figures at ``address``, which must be of this machine."""
 
-    def __init__(self, office: "Office", address: str) -> None:
+    def __init__(self, office: "NodeDaemon", address: str) -> None:
         host, _, port = address.rpartition(":")
         if host.strip("[]") not in _LOOPBACK or not port.isdecimal() or not 0 <= int(port) < 65536:
             raise InvalidInput(
@@ -31,7 +31,7 @@ class Metrics:
             timeout = 5
 
             def do_GET(self) -> None:
-                content = text(look(Home.open(folder))).encode()
+                content = text(read_status(NodeDirectory.open(folder))).encode()
                 self.send_response(200 if self.path == "/metrics" else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.end_headers()
@@ -58,9 +58,9 @@ class Metrics:
         self._server.server_close()
 
 
-def text(account: Account) -> str:
+def text(account: NodeStatus) -> str:
     """The account in Prometheus' format."""
-    current = next((found for found in account.datasets if found.current), None)
+    current = next((dataset for dataset in account.datasets if dataset.current), None)
     figures: dict[str, float | None] = {
         "pdml_node_connected": float(account.connected),
         "pdml_node_connection_since_seconds": account.connection.get("since"),

@@ -49,12 +49,12 @@ def token(name: str) -> str:
     return name.replace(".", "=")
 
 
-def said_by(name: str) -> str:
+def publish_subject(name: str) -> str:
     """Every subject in which ``name`` may speak."""
     return f"pdml.*.{token(name)}.>"
 
 
-def heard_by(name: str) -> str:
+def subscribe_subject(name: str) -> str:
     """Every subject that is for ``name``."""
     return f"pdml.{token(name)}.>"
 
@@ -69,7 +69,7 @@ def most_payload(study: Study) -> int:
     names = [server.name for server in study.servers]
     answers = [
         min(wire_messages.ANSWERS, 1 + job.plan.rounds) * wire_messages.most_bytes(job.shape, names)
-        for job in training_data.longest(study)
+        for job in training_data.largest_job_terms(study)
     ]
     return max([*answers, CHUNK, _MEMBER * len(names)]) + OVERHEAD
 
@@ -91,7 +91,7 @@ class _Parser(Parser):
 
 
 class _Connection(Client):
-    """One attempt to reach one address; `Carrier` makes the next one.
+    """One attempt to reach one address; `NatsTransport` makes the next one.
 
     A relay is not trusted: of its greeting only the login challenge counts. Other addresses that it
     names are never called, and nothing else of it decides what this node does.
@@ -126,7 +126,7 @@ async def _drop(client: Client) -> None:
         client._transport.close()  # type: ignore[no-untyped-call]
 
 
-class Carrier:
+class NatsTransport:
     """This node's connection. ``changed`` is told when it comes and goes, with a word about why."""
 
     def __init__(
@@ -225,12 +225,12 @@ class Carrier:
     async def _subscribe(self, client: Client) -> None:
         me, most = token(self.name), WAITING * self._most
         await client.subscribe(f"pdml.{me}.*.a.*", cb=self._answered, pending_bytes_limit=most)
-        await client.subscribe(f"pdml.{me}.-.none.*", cb=self._nobody)
+        await client.subscribe(f"pdml.{me}.-.none.*", cb=self._handle_no_responders)
         for peer in self._peers:
             for kind in ("q", "t"):
                 await client.subscribe(
                     f"pdml.{me}.{token(peer)}.{kind}.*",
-                    cb=self._asked_by(peer, answers=kind == "q"),
+                    cb=self._make_handler(peer, answers=kind == "q"),
                     pending_msgs_limit=WAITING,
                     pending_bytes_limit=most,
                 )
@@ -277,11 +277,11 @@ class Carrier:
     async def _ask_all(
         self, kind: str, messages: Mapping[str, bytes], job: str, round: int, timeout: float
     ) -> dict[str, bytes]:
-        asked = [
+        requests = [
             self._ask(kind, peer, content, job, round, timeout)
             for peer, content in messages.items()
         ]
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*requests)
         return {
             peer: answer
             for peer, answer in zip(messages, answers, strict=True)
@@ -338,7 +338,7 @@ class Carrier:
         if arrived is not None and token(peer) == sender and not arrived.done():
             arrived.set_result(message.data)
 
-    async def _nobody(self, message: Msg) -> None:
+    async def _handle_no_responders(self, message: Msg) -> None:
         """The relay knows of no subscriber: the peer is not there, and waiting for it is idle."""
         _, arrived = self._waiting.get(message.subject.rpartition(".")[2], ("", None))
         if arrived is not None and not arrived.done():
@@ -346,8 +346,8 @@ class Carrier:
 
     # Questions of others
 
-    def _asked_by(self, peer: str, *, answers: bool) -> Callable[[Msg], Any]:
-        async def asked(message: Msg) -> None:
+    def _make_handler(self, peer: str, *, answers: bool) -> Callable[[Msg], Any]:
+        async def handle(message: Msg) -> None:
             request = message.subject.rpartition(".")[2]
             reply = await self._loop.run_in_executor(
                 self._threads, self._answer, peer, request, message.data
@@ -358,7 +358,7 @@ class Carrier:
                         f"pdml.{token(peer)}.{token(self.name)}.a.{request}", reply
                     )
 
-        return asked
+        return handle
 
     def _answer(self, peer: str, request: str, data: bytes) -> bytes | None:
         """What cannot have come from ``peer`` is dropped without a word: it accuses nobody, and it

@@ -22,7 +22,12 @@ from pdml.errors import InvalidInput, because
 from pdml.files import atomic_write, read_file, write_private
 from pdml.node.crypto import tls
 from pdml.node.crypto.signing import nkey
-from pdml.node.daemon.nats_transport import heard_by, most_payload, most_subscriptions, said_by
+from pdml.node.daemon.nats_transport import (
+    most_payload,
+    most_subscriptions,
+    publish_subject,
+    subscribe_subject,
+)
 from pdml.ownership import check_ours
 from pdml.study import Relay, Study
 from pdml.study.definition import read_text
@@ -93,13 +98,13 @@ def set_up(
         raise InvalidInput(f"{file} names no relay: give --address HOST:PORT")
     place = address or (study.relay.address if study.relay else "")
     toml_edit.set_relay(text, Relay(place), revision=True, source=source)  # refuses a bad address
-    found = prepare(out, place, certificate=certificate, key=key)
-    new = toml_edit.set_relay(text, found, revision=revision, source=source)
+    relay = prepare(out, place, certificate=certificate, key=key)
+    new = toml_edit.set_relay(text, relay, revision=revision, source=source)
     study = Study.from_text(new, source)
     path = configure(study, out, listen=listen)
     if new != text:
         atomic_write(file, new)
-    return Prepared(relay=found, config=path, study=study, changed=new != text)
+    return Prepared(relay=relay, config=path, study=study, changed=new != text)
 
 
 def prepare(
@@ -123,7 +128,7 @@ def prepare(
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_files(out)
     if certificate is not None and key is not None:
-        shown = tls.read(certificate)
+        der = tls.read(certificate)
         for source, target in ((certificate, tls.CERTIFICATE), (key, tls.KEY)):
             try:
                 content = read_file(source)
@@ -132,10 +137,10 @@ def prepare(
             write_private(out / target, content)
     else:
         there = out / tls.CERTIFICATE
-        shown = tls.read(there) if there.exists() else b""
-        if not shown or tls.ends(shown) - datetime.datetime.now(datetime.UTC) < _RENEW:
-            shown = tls.make(out, Relay(address).host)
-    return Relay(address, tls.fingerprint(shown))
+        der = tls.read(there) if there.exists() else b""
+        if not der or tls.ends(der) - datetime.datetime.now(datetime.UTC) < _RENEW:
+            der = tls.make(out, Relay(address).host)
+    return Relay(address, tls.fingerprint(der))
 
 
 def configure(study: Study, out: Path, *, listen: str = "") -> Path:
@@ -167,8 +172,9 @@ def _text(study: Study, listen: str) -> str:
     n, payload = len(study.servers), most_payload(study)
     users = "\n".join(
         f"    {{ nkey: {nkey(server.signing_key)}, permissions: {{ "
-        f"publish: {{ allow: {json.dumps([said_by(server.name)])} }}, "
-        f"subscribe: {{ allow: {json.dumps([heard_by(server.name)])} }} }} }}  # {server.name}"
+        f"publish: {{ allow: {json.dumps([publish_subject(server.name)])} }}, "
+        f"subscribe: {{ allow: {json.dumps([subscribe_subject(server.name)])} }} }} }}  # "
+        f"{server.name}"
         for server in study.servers
     )
     return f"""\
@@ -225,13 +231,13 @@ def _packaged() -> str:
 
 def _version(path: str) -> tuple[int, ...]:
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=10
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", said)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.search(r"v(\d+)\.(\d+)\.(\d+)", output)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def _check_files(folder: Path) -> None:

@@ -9,22 +9,22 @@ import numpy as np
 from pdml.accounting import event_codec, event_groups
 from pdml.errors import JournalError
 from pdml.node.protocol import wire_messages
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.signed_statement import (
     MOST_EARLIER,
     MOST_EARLIER_ROUNDS,
     Earlier,
-    Heard,
+    NeighbourReleases,
     Statement,
 )
 from pdml.node.storage.journal import Job, Journal
 from pdml.planning.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
-    from pdml.node.job.participant import Holdings
+    from pdml.node.job.participant import TrainingData
 
 
-def check(contract: Contract, name: str, dataset: str, journal: Journal) -> None:
+def check(contract: JobTerms, name: str, dataset: str, journal: Journal) -> None:
     """Refuse to begin what a statement could not tell at the end.
 
     Parameters
@@ -54,7 +54,7 @@ def check(contract: Contract, name: str, dataset: str, journal: Journal) -> None
         )
 
 
-def terms(contract: Contract) -> str:
+def terms(contract: JobTerms) -> str:
     """What a journal keeps so that later statements can tell of this job.
 
     Parameters
@@ -70,10 +70,10 @@ def terms(contract: Contract) -> str:
     return json.dumps({"study": contract.study, "plan": contract.plan.to_dict()})
 
 
-def told(
-    contract: Contract,
+def build(
+    contract: JobTerms,
     name: str,
-    holdings: "Holdings",
+    holdings: "TrainingData",
     journal: Journal,
     alias: str,
 ) -> Statement:
@@ -97,8 +97,8 @@ def told(
     Statement
         A function of releases and public things; the same whenever it is built.
     """
-    job, known = contract.job, journal.job(contract.job)
-    if known is None:
+    job, entry = contract.job, journal.job(contract.job)
+    if entry is None:
         raise JournalError(f"job {job} is not in the journal of {name}")
     place = holdings.server.place
     earlier = _jobs(contract, holdings.dataset, journal)
@@ -114,36 +114,38 @@ def told(
         epsilon=place.epsilon,
         label_epsilon=place.label_epsilon,
         randomised_by=holdings.randomised_by,
-        source=known.source,
+        source=entry.source,
         sent=b"".join(bytes.fromhex(wire_messages.hash_of(payload)) for payload in sent),
-        heard=[_heard(contract, peer, journal) for peer in contract.neighbours(name)],
+        heard=[_neighbour_releases(contract, peer, journal) for peer in contract.neighbours(name)],
         release=sent[-1],
-        events=[event_codec.plain(event) for event in journal.events_of(job)],
+        events=[event_codec.encode_event(event) for event in journal.events_of(job)],
         earlier=[_earlier(contract, before, journal) for before in earlier],
     )
 
 
-def _heard(contract: Contract, peer: str, journal: Journal) -> Heard:
+def _neighbour_releases(contract: JobTerms, peer: str, journal: Journal) -> NeighbourReleases:
     job, rounds = contract.job, () if contract.sums else range(1, contract.plan.rounds + 1)
     dataset, before = journal.standing(job, peer)
     apart = []
     for t in rounds:
-        own, other = journal.outgoing(job, t), journal.heard(job, t)[peer]
-        gap = wire_messages.unpacked(own, contract.shape) - wire_messages.unpacked(
+        sent, other = journal.outgoing(job, t), journal.inbox(job, t)[peer]
+        gap = wire_messages.unpacked(sent, contract.shape) - wire_messages.unpacked(
             other, contract.shape
         )
         apart.append(float(np.linalg.norm(gap)))
-    digests = b"".join(map(bytes.fromhex, journal.heard_digests(job, peer)))
-    return Heard(sender=peer, digests=digests, apart=apart, dataset=dataset, before=before)
+    digests = b"".join(map(bytes.fromhex, journal.inbox_digests(job, peer)))
+    return NeighbourReleases(
+        sender=peer, digests=digests, apart=apart, dataset=dataset, before=before
+    )
 
 
-def _jobs(contract: Contract, dataset: str, journal: Journal) -> list[Job]:
+def _jobs(contract: JobTerms, dataset: str, journal: Journal) -> list[Job]:
     """Other jobs that released something of the same data set."""
     jobs = [job for job in journal.jobs() if job.dataset == dataset]
     return [job for job in jobs if job.job != contract.job and job.round]
 
 
-def _terms(contract: Contract, job: Job) -> dict[str, Any] | None:
+def _terms(contract: JobTerms, job: Job) -> dict[str, Any] | None:
     """Study and plan of an earlier job; those that format 2 did not keep may be this job's."""
     if job.terms:
         return dict(json.loads(job.terms))
@@ -151,13 +153,15 @@ def _terms(contract: Contract, job: Job) -> dict[str, Any] | None:
     return dict(json.loads(terms(contract))) if same else None
 
 
-def _earlier(contract: Contract, job: Job, journal: Journal) -> Earlier:
-    known = _terms(contract, job)
-    if known is None:  # `check` has refused to begin
+def _earlier(contract: JobTerms, job: Job, journal: Journal) -> Earlier:
+    study_and_plan = _terms(contract, job)
+    if study_and_plan is None:  # `check` has refused to begin
         raise JournalError(f"the plan of job {job.job} is not known")
-    spent = event_groups.summed(journal.events_of(job.job))
-    events = [event_codec.plain(event) for event in spent]
-    return Earlier(job=job.job, terms=job.contract, **known, rounds=job.round, events=events)
+    spent = event_groups.merge_iterates(journal.events_of(job.job))
+    events = [event_codec.encode_event(event) for event in spent]
+    return Earlier(
+        job=job.job, terms=job.contract, **study_and_plan, rounds=job.round, events=events
+    )
 
 
 def plan_of(job: Job) -> tuple[TrainingPlan, str]:

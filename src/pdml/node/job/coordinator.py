@@ -14,7 +14,7 @@ from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node.job import training_data
 from pdml.node.job.round_exchange import LATER, OK, REFUSED, Stopped, decoded_answer
 from pdml.node.protocol.job_offer import Offer, acceptance
-from pdml.node.protocol.redaction import told
+from pdml.node.protocol.redaction import public_message
 from pdml.node.protocol.requests import (
     ASK,
     BEGIN,
@@ -30,7 +30,7 @@ from pdml.node.storage.control_db import Attempt
 from pdml.planning.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
-    from pdml.node.daemon.daemon import Office, Work
+    from pdml.node.daemon.daemon import NodeDaemon, Work
 
 log = logging.getLogger("pdml.node")
 
@@ -39,27 +39,29 @@ _AGAIN = 0.5  # before a member that was not ready is asked again
 _TELL = 1.0  # seconds between two questions about progress
 
 
-def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
+def run_offer(office: "NodeDaemon", attempt: str, terms: dict[str, Any]) -> None:
     """From the wish of somebody at this machine to the end of the job here."""
     try:
         plan = TrainingPlan.from_dict(dict(terms.pop("plan")))
-        contract = training_data.agreed(office.study, plan, str(terms.pop("job")))
+        contract = training_data.make_job_terms(office.study, plan, str(terms.pop("job")))
         offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
     except (PDMLError, TypeError) as error:
-        said = {
+        fields = {
             "attempt": attempt,
             "offerer": office.name,
             "state": states.FAILED,
             "sentence": str(error),
         }
-        office.record(lambda: office.desk.put(Attempt(job="", contract="", offer=b"", **said)))
+        office.record(
+            lambda: office.control_db.put(Attempt(job="", contract="", offer=b"", **fields))
+        )
         return
     try:
         office.rounds = {}
         work, begin = _begin(office, offer)
-        _spread(office, offer, begin)
+        _broadcast_start(office, offer, begin)
     except Exception as error:
-        sentence = told(error, office.name)
+        sentence = public_message(error, office.name)
         log.error(
             "the offer of job %s: %s",
             offer.job,
@@ -69,7 +71,9 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         with office.lock:
             if office.work is not None and office.work.offer.attempt == attempt:
                 office.halt(office.work, sentence)
-            elif (known := office.desk.attempt(attempt)) is None or known.state not in states.ENDED:
+            elif (
+                stored := office.control_db.attempt(attempt)
+            ) is None or stored.state not in states.ENDED:
                 office.record(
                     lambda: office.remember(
                         offer, offer.signed(office.identity), states.FAILED, sentence
@@ -77,23 +81,23 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
                 )
         office.tell_stop(attempt, sentence)
         return
-    _follow(office, work)
+    _poll_progress(office, work)
 
 
-def go_on(office: "Office") -> None:
+def resume_start(office: "NodeDaemon") -> None:
     """After a restart: tell those who may not have heard that a job begins. They have accepted it,
     and would have time for nothing else until they give it up.
     """
-    told = office.desk.told(BEGIN)
-    known = told and office.desk.attempt(told["attempt"])
-    if known and known.state in (states.BEGUN, states.DONE):
+    pending_begin = office.control_db.read_status(BEGIN)
+    stored = pending_begin and office.control_db.attempt(pending_begin["attempt"])
+    if stored and stored.state in (states.BEGUN, states.DONE):
         with contextlib.suppress(PDMLError):  # who has ended it says why when it is asked
             key = office.study.signing_keys[office.name]
-            offer = Offer.read(known.offer, office.name, key)
-            _spread(office, offer, msgspec.convert(told, Begin))
+            offer = Offer.read(stored.offer, office.name, key)
+            _broadcast_start(office, offer, msgspec.convert(pending_begin, Begin))
 
 
-def _begin(office: "Office", offer: Offer) -> tuple["Work", Begin]:
+def _begin(office: "NodeDaemon", offer: Offer) -> tuple["Work", Begin]:
     """Once everybody has signed; again from the start whenever another's offer went first."""
     content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
     office.remember(offer, content, states.ALLOWED)  # from now on it can be stopped
@@ -102,7 +106,7 @@ def _begin(office: "Office", offer: Offer) -> tuple["Work", Begin]:
         accepted = _acceptances(office, offer, content, deadline)
         if accepted is not None:
             begin = Begin(attempt=offer.attempt, accepted=accepted)
-            office.desk.tell(BEGIN, msgspec.to_builtins(begin))
+            office.control_db.write_status(BEGIN, msgspec.to_builtins(begin))
             with office.lock:
                 _check(office, offer)
                 if office.leads(offer):
@@ -112,19 +116,19 @@ def _begin(office: "Office", offer: Offer) -> tuple["Work", Begin]:
         office.tell_others(POSTPONE, Postpone(attempt=offer.attempt))
 
 
-def _wait_for_turn(office: "Office", offer: Offer, content: bytes, deadline: float) -> None:
+def _wait_for_turn(office: "NodeDaemon", offer: Offer, content: bytes, deadline: float) -> None:
     """Until this node itself takes part: the job before is about to end."""
-    while (own := office.consider(offer, content)).state == LATER:
+    while (answer := office.consider(offer, content)).state == LATER:
         if time.monotonic() > deadline:
-            raise _not_accepted(offer, {office.name: own.sentence})
+            raise _not_accepted(offer, {office.name: answer.sentence})
         time.sleep(_AGAIN)
         _check(office, offer)
-    if own.state != OK:
-        raise InvalidInput(own.sentence).for_others()
+    if answer.state != OK:
+        raise InvalidInput(answer.sentence).mark_public()
 
 
 def _acceptances(
-    office: "Office", offer: Offer, content: bytes, deadline: float
+    office: "NodeDaemon", offer: Offer, content: bytes, deadline: float
 ) -> dict[str, bytes] | None:
     """Everybody's signature; a refusal, or too long a silence, ends the offer. None once another
     member's offer goes first.
@@ -135,7 +139,7 @@ def _acceptances(
         _check(office, offer)
         if not office.leads(offer):
             return None
-        for name, data in office.carrier.ask(
+        for name, data in office.transport.ask(
             OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT
         ).items():
             answer = decoded_answer(data)
@@ -163,21 +167,21 @@ def _not_accepted(offer: Offer, waiting: Mapping[str, str]) -> PeerError:
     )
 
 
-def _check(office: "Office", offer: Offer) -> None:
+def _check(office: "NodeDaemon", offer: Offer) -> None:
     """Somebody may have stopped it."""
-    known = office.desk.attempt(offer.attempt)
-    if known is None or known.state in states.ENDED:
-        raise Stopped((known and known.sentence) or "the offer was withdrawn")
+    stored = office.control_db.attempt(offer.attempt)
+    if stored is None or stored.state in states.ENDED:
+        raise Stopped((stored and stored.sentence) or "the offer was withdrawn")
 
 
-def _spread(office: "Office", offer: Offer, begin: Begin) -> None:
+def _broadcast_start(office: "NodeDaemon", offer: Offer, begin: Begin) -> None:
     """The beginning to everybody, until everybody has it or the job has failed. It may be done here
     before others know that it has begun.
     """
     content, deadline = msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout
     waiting = set(office.others)
     while waiting and time.monotonic() < deadline and not office.leaving.is_set():
-        for name, data in office.carrier.ask(
+        for name, data in office.transport.ask(
             BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT
         ).items():
             waiting.discard(name)
@@ -191,19 +195,19 @@ def _spread(office: "Office", offer: Offer, begin: Begin) -> None:
         if waiting:
             time.sleep(_AGAIN)
     if not waiting:
-        office.record(lambda: office.desk.tell(BEGIN, None))
+        office.record(lambda: office.control_db.write_status(BEGIN, None))
 
 
-def _state(office: "Office", offer: Offer) -> str:
-    known = office.desk.attempt(offer.attempt)
-    return states.FAILED if known is None else known.state
+def _state(office: "NodeDaemon", offer: Offer) -> str:
+    stored = office.control_db.attempt(offer.attempt)
+    return states.FAILED if stored is None else stored.state
 
 
-def _follow(office: "Office", work: "Work") -> None:
+def _poll_progress(office: "NodeDaemon", work: "Work") -> None:
     """Ask the others how far they are, as long as the job lasts here."""
     contract = work.contract
     while office.work is work and not office.leaving.is_set():
-        replies = office.carrier.ask(
+        replies = office.transport.ask(
             ASK, dict.fromkeys(office.others, contract.digest.encode()), timeout=_TELL
         )
         for name, data in replies.items():

@@ -13,14 +13,14 @@ from pdml.files import write_private
 from pdml.node.job.round_exchange import LATER, OK, REFUSED, Answer, decoded_answer
 from pdml.node.job.statement_sync import cut_short, piece
 from pdml.node.protocol import equivocation, signed_statement
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import FETCH, PROOF, Fetch, Proof
 from pdml.ownership import check_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pdml.node.daemon.daemon import Office
+    from pdml.node.daemon.daemon import NodeDaemon
     from pdml.node.storage.journal import Job
 
 _ATTEMPT = 5.0  # seconds for one answer
@@ -33,26 +33,28 @@ _MOST = (
 log = logging.getLogger("pdml.node")
 
 
-class Accuser:
+class EquivocationReporter:
     """The proofs of one node: those it made, and those it was shown."""
 
-    def __init__(self, office: "Office") -> None:
+    def __init__(self, office: "NodeDaemon") -> None:
         self._office = office
         self._fetching: set[tuple[str, str, str]] = set()  # (from whom, job, against whom)
         self._worthless: set[tuple[str, str, str]] = set()
 
-    def compare(self, contract: Contract) -> None:
+    def compare(self, contract: JobTerms) -> None:
         """Whoever says it sent something else than was heard here is proved to have said two
         things.
         """
         journal, keys = self._office.committed, self._office.study.signing_keys
         for sender in contract.neighbours(self._office.name):
             data = journal.statements(contract.job)[sender]
-            said = signed_statement.signed_by(data, sender, keys)
-            if (found := equivocation.contradiction(journal, contract.job, said)) is not None:
-                proof = equivocation.packed([found], statements=[data])
+            statement = signed_statement.signed_by(data, sender, keys)
+            if (
+                voucher := equivocation.contradiction(journal, contract.job, statement)
+            ) is not None:
+                proof = equivocation.packed([voucher], statements=[data])
                 sentence = equivocation.proof_of(proof, contract.digest, keys).sentence
-                raise Equivocation(sentence, peer=sender, round=found.round, evidence=proof)
+                raise Equivocation(sentence, peer=sender, round=voucher.round, evidence=proof)
 
     def accuse(self, job: str, error: Equivocation) -> None:
         """Keep the proof, and tell everybody that it is here."""
@@ -66,11 +68,11 @@ class Accuser:
         office = self._office
         waiting, deadline = set(office.others), time.monotonic() + _SHOWING
         while waiting and time.monotonic() < deadline and not office.leaving.is_set():
-            replies = office.carrier.ask(PROOF, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
+            replies = office.transport.ask(PROOF, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
             waiting -= {
                 name
                 for name, data in replies.items()
-                if (said := decoded_answer(data)) and said.state != LATER
+                if (answer := decoded_answer(data)) and answer.state != LATER
             }
             office.leaving.wait(_AGAIN)
 
@@ -88,13 +90,13 @@ class Accuser:
         if peer not in self._office.members or not self._has(job.job, peer):
             raise InvalidInput(
                 f"{self._office.name} has no proof against {plain(peer, 64)!r}"
-            ).for_others()
+            ).mark_public()
         return piece(equivocation.read_kept(self._path(job.job, peer)), start)
 
     def _has(self, job: str, peer: str) -> bool:
         return check_ours(self._path(job, peer), equivocation.KEPT)
 
-    def told(self, sender: str, proof: Proof, job: "Job") -> Answer:
+    def handle_proof(self, sender: str, proof: Proof, job: "Job") -> Answer:
         """``sender`` has a proof against somebody: it is fetched, and kept if it proves what it
         says by signatures alone.
         """
@@ -117,11 +119,11 @@ class Accuser:
             )
             if data is None:
                 return
-            found = equivocation.proof_of(data, contract, self._office.study.signing_keys)
-            if found.sender != peer:
-                raise PeerError(f"it is about {found.sender}")
+            proof = equivocation.proof_of(data, contract, self._office.study.signing_keys)
+            if proof.sender != peer:
+                raise PeerError(f"it is about {proof.sender}")
             self._keep(job, peer, data)
-            log.error("job %s: %s shows that %s", job, sender, found.sentence)
+            log.error("job %s: %s shows that %s", job, sender, proof.sentence)
         except PDMLError as error:
             log.warning(
                 "job %s: what %s has against %s proves nothing: %s", job, sender, peer, error
@@ -135,9 +137,11 @@ class Accuser:
         """All pieces; None if it does not answer: it will announce it again."""
         data = b""
         while True:
-            asked = msgspec.msgpack.encode(msgspec.structs.replace(question, start=len(data)))
+            request = msgspec.msgpack.encode(msgspec.structs.replace(question, start=len(data)))
             answer = decoded_answer(
-                self._office.carrier.ask(FETCH, {sender: asked}, timeout=_ATTEMPT).get(sender, b"")
+                self._office.transport.ask(FETCH, {sender: request}, timeout=_ATTEMPT).get(
+                    sender, b""
+                )
             )
             if answer is None or answer.state != OK or len(answer.messages) != 2:
                 return None

@@ -15,14 +15,16 @@ from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node.job import training_data
-from pdml.node.job.participant import Holdings
+from pdml.node.job.participant import TrainingData
 from pdml.node.storage.new_participants import refuse_fresh_budget
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import frozen_dataset, table_columns
-from pdml.tables import Table, listed
+from pdml.tables import Table, quote_names
 
 
-def import_frozen(home: Home, folder: Path, *, new_participants: bool = False) -> Holdings:
+def import_frozen(
+    home: NodeDirectory, folder: Path, *, new_participants: bool = False
+) -> TrainingData:
     """Copy a frozen data set into a node's folder, where it is what the node trains on.
 
     Parameters
@@ -37,7 +39,7 @@ def import_frozen(home: Home, folder: Path, *, new_participants: bool = False) -
 
     Returns
     -------
-    Holdings
+    TrainingData
         What the node holds now.
 
     Raises
@@ -48,7 +50,7 @@ def import_frozen(home: Home, folder: Path, *, new_participants: bool = False) -
         If the node has sent something about other records: the same people would have their budget
         twice.
     """
-    held = training_data.hold(
+    records = training_data.load_training_data(
         home.study(), home.name, frozen_dataset.open_frozen(folder), before=home.lineage()
     )
     with _stage(home) as stage:
@@ -56,11 +58,11 @@ def import_frozen(home: Home, folder: Path, *, new_participants: bool = False) -
         os.chmod(stage, 0o700)
         for path in stage.iterdir():
             os.chmod(path, 0o600)
-        return _adopt(home, stage, held.dataset, new_participants=new_participants)
+        return _adopt(home, stage, records.dataset, new_participants=new_participants)
 
 
 def import_table(
-    home: Home,
+    home: NodeDirectory,
     table: Table,
     *,
     label: str,
@@ -68,7 +70,7 @@ def import_table(
     epsilon_column: str = "",
     randomise: bool,
     new_participants: bool = False,
-) -> Holdings:
+) -> TrainingData:
     """Encode a table's rows by the study, in an order that tells nothing, and freeze them in a
     node's folder.
 
@@ -89,7 +91,7 @@ def import_table(
 
     Returns
     -------
-    Holdings
+    TrainingData
         What the node holds now.
 
     Raises
@@ -107,7 +109,7 @@ def import_table(
     if not label or label not in table.names:
         raise DataError(
             f"label must name a column of {table.source}, got {label!r}: its columns are "
-            f"{listed(table.names)}",
+            f"{quote_names(table.names)}",
             setting="label",
         )
     if (epsilon is None) == (not epsilon_column):
@@ -139,12 +141,14 @@ def import_table(
                 study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order]
             )
             writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
-        held = training_data.hold(study, home.name, frozen_dataset.open_frozen(stage))
-        return _adopt(home, stage, held.dataset, new_participants=new_participants)
+        records = training_data.load_training_data(
+            study, home.name, frozen_dataset.open_frozen(stage)
+        )
+        return _adopt(home, stage, records.dataset, new_participants=new_participants)
 
 
 @contextmanager
-def _stage(home: Home) -> Iterator[Path]:
+def _stage(home: NodeDirectory) -> Iterator[Path]:
     """A name in the folder that is free, and is free again afterwards."""
     stage = home.path(f".pdml-{secrets.token_hex(8)}")
     try:
@@ -153,7 +157,9 @@ def _stage(home: Home) -> Iterator[Path]:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _adopt(home: Home, stage: Path, digest: str, *, new_participants: bool) -> Holdings:
+def _adopt(
+    home: NodeDirectory, stage: Path, digest: str, *, new_participants: bool
+) -> TrainingData:
     """Under its digest: the name of a data set is what its budget belongs to."""
     declared, journal = dict(home.config.new_participants), home.committed()
     if journal is None:
@@ -169,4 +175,4 @@ def _adopt(home: Home, stage: Path, digest: str, *, new_participants: bool) -> H
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():
         stage.rename(folder)
-    return home.save(data=f"data/{folder.name}", new_participants=declared).holdings()
+    return home.save(data=f"data/{folder.name}", new_participants=declared).load_training_data()

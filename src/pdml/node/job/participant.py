@@ -30,7 +30,7 @@ from pdml.node.crypto.signing import Identity
 from pdml.node.job import build_statement
 from pdml.node.job.sums_participant import SumsNode
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import FINISHED, Journal
 from pdml.node.storage.new_participants import covers_releases, refuse_fresh_budget
 from pdml.numerics.admm import steps
@@ -44,13 +44,13 @@ class Machine(Protocol):
 
     def start(self) -> Any: ...
 
-    def step(self, state: Any, heard: list[Any]) -> tuple[Any, NDArray[Any]]: ...
+    def step(self, state: Any, messages: list[Any]) -> tuple[Any, NDArray[Any]]: ...
 
-    def replay(self, state: Any, heard: list[Any], released: NDArray[Any]) -> Any: ...
+    def replay(self, state: Any, messages: list[Any], released: NDArray[Any]) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holdings:
+class TrainingData:
     """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
 
     server: Server
@@ -63,7 +63,7 @@ class Holdings:
         return self.server.place.flip(self.randomised_by)
 
 
-class Party:
+class Participant:
     """This node's part in ``contract``. Opening it again after a crash continues where the journal
     stands.
 
@@ -79,9 +79,9 @@ class Party:
 
     def __init__(
         self,
-        contract: Contract,
+        contract: JobTerms,
         name: str,
-        holdings: Holdings,
+        holdings: TrainingData,
         *,
         journal: Journal,
         identity: Identity,
@@ -117,8 +117,8 @@ class Party:
 
     def _open(self) -> tuple[Machine, Any]:
         contract, journal, source = self.contract, self._journal, self._source.name
-        known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
-        if known is None:
+        entry, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
+        if entry is None:
             node, inner = self._machine(None)
             terms = {
                 "contract": contract.digest,
@@ -131,18 +131,20 @@ class Party:
                 contract.job, **terms, sealed=sealed, terms=build_statement.terms(contract)
             )
             return node, node.start()
-        stored = (known.contract, known.server, known.dataset)
+        stored = (entry.contract, entry.server, entry.dataset)
         if stored != (contract.digest, self.name, self.holdings.dataset):
             other = "is in the journal with another contract, server or data set"
-            raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
-        if known.state == FINISHED:
-            raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
+            raise JournalError(f"job {contract.job} {other}: give it another name").mark_public()
+        if entry.state == FINISHED:
+            raise JournalError(
+                f"job {contract.job} is finished: give it another name"
+            ).mark_public()
         node, _ = self._machine(self._identity.unseal(journal.sealed(contract.job), purpose))
         state = node.start()
-        for t in range(1, known.round + 1):
-            heard = journal.heard(contract.job, t - 1)
+        for t in range(1, entry.round + 1):
+            inbox = journal.inbox(contract.job, t - 1)
             released = self._unpacked(journal.outgoing(contract.job, t))
-            state = node.replay(state, self._in_order(heard), released)
+            state = node.replay(state, self._in_order(inbox), released)
         return node, state
 
     def _machine(self, inner: bytes | None) -> tuple[Machine, bytes]:
@@ -160,8 +162,8 @@ class Party:
     def _unpacked(self, payload: bytes) -> NDArray[Any]:
         return wire_messages.unpacked(payload, self.contract.shape, self.contract.dtype)
 
-    def _in_order(self, heard: Mapping[str, bytes]) -> list[NDArray[Any]]:
-        return [self._unpacked(heard[peer]) for peer in self.neighbours if peer in heard]
+    def _in_order(self, inbox: Mapping[str, bytes]) -> list[NDArray[Any]]:
+        return [self._unpacked(inbox[peer]) for peer in self.neighbours if peer in inbox]
 
     @property
     def round(self) -> int:
@@ -182,7 +184,7 @@ class Party:
         """The neighbours whose release of this round is not here, be it the last one."""
         if self.round == 0:
             return ()
-        here = self._journal.heard(self.contract.job, self.round)
+        here = self._journal.inbox(self.contract.job, self.round)
         return tuple(peer for peer in self.neighbours if peer not in here)
 
     @property
@@ -220,10 +222,10 @@ class Party:
                 f"{', '.join(self.missing) or 'nobody, it is done'}"
             )
         t = self.round + 1
-        heard = self._in_order(self._journal.heard(self.contract.job, t - 1)) if t > 1 else []
-        if heard and not self.contract.sums:
-            self._check_pull(heard)
-        state, released = self._node.step(self._state, heard)
+        messages = self._in_order(self._journal.inbox(self.contract.job, t - 1)) if t > 1 else []
+        if messages and not self.contract.sums:
+            self._check_pull(messages)
+        state, released = self._node.step(self._state, messages)
         events = [
             event
             for event in self._events
@@ -234,17 +236,17 @@ class Party:
         self._state = state
         return t
 
-    def _check_pull(self, heard: list[NDArray[Any]]) -> None:
+    def _check_pull(self, messages: list[NDArray[Any]]) -> None:
         """Stop where others have pulled this node so far that they could refuse its release. By
         what was released alone: whether it stops tells nothing about records.
         """
-        terms = {"degree": len(heard), "penalty": self.contract.plan.penalty}
-        sent, total = self._state.sent, np.sum(heard, axis=0)
+        terms = {"degree": len(messages), "penalty": self.contract.plan.penalty}
+        sent, total = self._state.sent, np.sum(messages, axis=0)
         dual = steps.dual_step(self._state.dual, sent, total, **terms)
         pull = steps.primal_target(np.zeros_like(sent), dual, sent, total, **terms)
         longest = self.contract.release_bound(self.name, float(np.linalg.norm(pull)))
         if longest > self.contract.norm_cap:
-            norms = [float(np.linalg.norm(vector)) for vector in heard]
+            norms = [float(np.linalg.norm(vector)) for vector in messages]
             length, peer = max(zip(norms, self.neighbours, strict=True))
             raise PeerError(
                 f"{self.name} stops before round {self.round + 1}: what its neighbours sent pulls "
@@ -305,38 +307,38 @@ class Party:
         released something, only if its operator says that nobody is in both: a folder that was
         lost and made anew remembers nothing.
         """
-        said = wire_messages.open_hello(
+        hello = wire_messages.open_hello(
             data, self.contract, carrier=peer, me=self.name, keys=self._keys
         )
-        self._echoes[peer] = said.challenge
-        if said.life in self._lives[peer]:
-            self._peer_round[peer] = max(self._peer_round[peer], said.round)
+        self._echoes[peer] = hello.challenge
+        if hello.life in self._lives[peer]:
+            self._peer_round[peer] = max(self._peer_round[peer], hello.round)
             return True
-        if said.echo != self._challenges[peer]:
+        if hello.echo != self._challenges[peer]:
             return False
         job, journal = self.contract.job, self._journal
-        highest, before = journal.highest(job, peer), journal.known_releases(peer, said.dataset)
-        known = journal.digest(job, said.round, peer) if said.round else None
+        highest, before = journal.highest(job, peer), journal.minimum_releases(peer, hello.dataset)
+        stored_digest = journal.digest(job, hello.round, peer) if hello.round else None
         if (
-            said.round < highest
-            or said.releases < before
-            or (known is not None and known != said.digest)
+            hello.round < highest
+            or hello.releases < before
+            or (stored_digest is not None and stored_digest != hello.digest)
         ):
             raise PeerError(
-                f"{peer}'s journal was rolled back: it stands at round {said.round} with "
-                f"{said.releases} releases of its data set, "
+                f"{peer}'s journal was rolled back: it stands at round {hello.round} with "
+                f"{hello.releases} releases of its data set, "
                 f"but {self.name} has its round {highest} and knows of {before} releases"
             )
-        used, fresh = journal.known_datasets(peer), said.releases == said.round
-        if used and said.dataset not in used and fresh and not said.new_participants:
+        used, fresh = journal.released_aliases(peer), hello.releases == hello.round
+        if used and hello.dataset not in used and fresh and not hello.new_participants:
             raise PeerError(
                 f"{peer} has released something about another data set, and this one would begin "
                 f"with a whole budget: restore {peer}'s folder from a copy, or, if nobody's record "
                 "is in both, give the data set again with --new-participants"
             )
-        journal.remember(job, peer, dataset=said.dataset, before=said.releases - said.round)
-        self._peer_round[peer] = said.round
-        self._lives[peer].add(said.life)
+        journal.remember(job, peer, dataset=hello.dataset, before=hello.releases - hello.round)
+        self._peer_round[peer] = hello.round
+        self._lives[peer].add(hello.life)
         self._challenges[peer] = secrets.token_hex(16)
         return True
 
@@ -354,16 +356,16 @@ class Party:
             data, self.contract, carrier=peer, me=self.name, keys=self._keys
         )
         job, t, digest = self.contract.job, message.round, wire_messages.hash_of(message.payload)
-        known = self._journal.digest(job, t, peer)
-        if known is None:
+        stored_digest = self._journal.digest(job, t, peer)
+        if stored_digest is None:
             if not max(1, self.round) <= t <= self.round + 1:
                 raise PeerError(
                     f"{peer} sent a release of round {t} while {self.name} stands at round "
                     f"{self.round}"
                 )
-            told = {"payload": message.payload, "signature": message.signature}
-            self._journal.hear(job, t, peer, digest=digest, **told)
-        elif known != digest:
+            content = {"payload": message.payload, "signature": message.signature}
+            self._journal.hear(job, t, peer, digest=digest, **content)
+        elif stored_digest != digest:
             kept = equivocation.kept(self._journal, job, t, peer)
             proof = equivocation.packed(
                 [wire_messages.voucher_of(message), *([kept] if kept else [])]
@@ -382,23 +384,23 @@ class Party:
             raise InvalidInput(f"{self.name} is in round {self.round} and cannot tell all: {lacks}")
         job, journal = self.contract.job, self._journal
         if self.name not in journal.statements(job):
-            told = build_statement.told(
+            draft = build_statement.build(
                 self.contract, self.name, self.holdings, journal, self._dataset
             )
-            journal.keep_statement(job, self.name, signed_statement.sign(told, self._identity))
+            journal.keep_statement(job, self.name, signed_statement.sign(draft, self._identity))
         return journal.statements(job)[self.name]
 
     def hear_statement(self, server: str, data: bytes) -> None:
         """Take another's statement and remember it; a second one that differs proves what it is."""
         signed_statement.open_statement(data, self.contract, server, self._keys)
         self._journal.keep_statement(self.contract.job, server, data)
-        known = self._journal.statements(self.contract.job)[server]
-        if known != data:
+        stored = self._journal.statements(self.contract.job)[server]
+        if stored != data:
             raise Equivocation(
                 f"{server} made two different statements on job {self.contract.job}",
                 peer=server,
                 round=self.contract.plan.rounds,
-                evidence=equivocation.packed(statements=[known, data]),
+                evidence=equivocation.packed(statements=[stored, data]),
             )
 
     def statements(self) -> dict[str, bytes]:
@@ -424,9 +426,9 @@ class Party:
 
 
 def check_job(
-    contract: Contract,
+    contract: JobTerms,
     name: str,
-    holdings: Holdings,
+    holdings: TrainingData,
     *,
     keys: Mapping[str, str],
     journal: Journal,
@@ -441,12 +443,12 @@ def check_job(
         raise JournalError(
             f"the data set of {name} was used with {others.pop()} noise before: "
             f"one ledger cannot hold that and {source}"
-        ).for_others()
+        ).mark_public()
     check_budget(contract, name, holdings, journal=journal, budget=budget)
 
 
 def check_budget(
-    contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget
+    contract: JobTerms, name: str, holdings: TrainingData, *, journal: Journal, budget: Budget
 ) -> None:
     """Refuse a job that would exceed the budget, after all that the data set has released in other
     jobs.
@@ -487,7 +489,9 @@ _FIELDS = {  # of a place, as an operator calls them
 }
 
 
-def _check_fit(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
+def _check_fit(
+    contract: JobTerms, name: str, holdings: TrainingData, keys: Mapping[str, str]
+) -> None:
     place = holdings.server.place
     terms = contract.place(name, records=place.records, epsilons=place.epsilons)
     if place != terms:
@@ -500,7 +504,7 @@ def _check_fit(contract: Contract, name: str, holdings: Holdings, keys: Mapping[
             f"the data set of {name} does not fit job {contract.job}: they differ in the "
             f"{', the '.join(differing)}. Import the data set again under the job's study, with "
             "pdml node data"
-        ).for_others()
+        ).mark_public()
     if contract.sums:
         check_sums(place, contract.plan)
     if place.records > signed_statement.MOST_RECORDS:

@@ -1,13 +1,13 @@
 """One node's part in a job: it meets its neighbours, does its rounds, and never waits longer than
 it was told to.
 
-Whoever carries the bytes is handed in as ``send``, and hands what arrives to `Exchange.answer`,
-from any thread. A release needs no answer: the neighbour's next one says that it has come. Who
-hears nothing for a second says it again as a question. Every question is answered: `OK`, `LATER`
-(this node is not ready; ask again) or `REFUSED` with one sentence. The first two name whom this
-node waits for itself: the one that is gone is named by those, too, who never speak with it. A
-refused message ends the job at both ends; so do a timeout and a stop. The journal keeps what was
-spent.
+Whoever carries the bytes is handed in as ``send``, and hands what arrives to
+`Exchange.print_answer`, from any thread. A release needs no answer: the neighbour's next one says
+that it has come. Who hears nothing for a second says it again as a question. Every question is
+answered: `OK`, `LATER` (this node is not ready; ask again) or `REFUSED` with one sentence. The
+first two name whom this node waits for itself: the one that is gone is named by those, too, who
+never speak with it. A refused message ends the job at both ends; so do a timeout and a stop. The
+journal keeps what was spent.
 """
 
 import time
@@ -19,8 +19,8 @@ from threadpoolctl import ThreadpoolController
 
 from pdml.errors import Equivocation, PDMLError, PeerError, plain
 from pdml.formats import decode
-from pdml.node.job.participant import Party
-from pdml.node.protocol.redaction import told
+from pdml.node.job.participant import Participant
+from pdml.node.protocol.redaction import public_message
 
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
@@ -64,7 +64,7 @@ class Exchange:
 
     def __init__(
         self,
-        party: Party,
+        party: Participant,
         send: Send,
         *,
         start_timeout: float,
@@ -86,7 +86,7 @@ class Exchange:
             return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {self.party.name}")
         with self._changed:
             if self._failure is not None:
-                return Answer(REFUSED, told(self._failure, self.party.name))
+                return Answer(REFUSED, public_message(self._failure, self.party.name))
             awaited = ", ".join(self._awaited)
             try:
                 if topic == HELLO:
@@ -100,7 +100,7 @@ class Exchange:
                     self.party.save()  # no next round does
             except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)
-                return Answer(REFUSED, told(error, self.party.name))
+                return Answer(REFUSED, public_message(error, self.party.name))
             self._changed.notify_all()
         return Answer(OK, awaited)
 
@@ -172,9 +172,11 @@ class Exchange:
         while missing:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
-            said = self._try(HELLO, greetings, deadline, self._start_timeout, "the start", patience)
+            answers = self._try(
+                HELLO, greetings, deadline, self._start_timeout, "the start", patience
+            )
             patience *= 2
-            for peer, answer in said.items():
+            for peer, answer in answers.items():
                 if answer.state == OK and not answer.messages:
                     raise PeerError(f"{peer} answered a hello with nothing")
                 with self._changed:
@@ -298,8 +300,8 @@ class Exchange:
         """With whom it says it waits for, if these are others alone: who waits for each other has
         lost what was said between them.
         """
-        said = set(self._theirs.get(peer, "").split(", "))
-        others = sorted(said.intersection(self.party.contract.servers) - {peer})
+        names = set(self._theirs.get(peer, "").split(", "))
+        others = sorted(names.intersection(self.party.contract.servers) - {peer})
         if not others or self.party.name in others:
             return peer
         return f"{peer} (which says it waits for {', '.join(others)})"

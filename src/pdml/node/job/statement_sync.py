@@ -12,7 +12,7 @@ from pdml.errors import PeerError, plain
 from pdml.node.daemon.nats_transport import CHUNK
 from pdml.node.job.round_exchange import LATER, OK, REFUSED, Answer, decoded_answer
 from pdml.node.protocol import signed_statement
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import FETCH, Fetch
 
 _ATTEMPT = 2.0  # seconds for one piece
@@ -20,7 +20,7 @@ _PAUSE = 0.2
 _TURNS = 4  # of so many questions about a statement one goes to another than its author
 
 
-class Keeper(Protocol):
+class StatementStore(Protocol):
     """Where statements are kept: an `Exchange`."""
 
     def stored_statement(self, server: str) -> bytes: ...
@@ -51,9 +51,9 @@ def nothing_yet(name: str, job: str, round: int, *, expected: bool) -> Answer:
 
 
 def gather(
-    contract: Contract,
+    contract: JobTerms,
     others: tuple[str, ...],
-    keeper: Keeper,
+    keeper: StatementStore,
     ask: Ask,
     *,
     name: str,
@@ -100,14 +100,14 @@ def gather(
                 if turn % _TURNS < _TURNS - 1
                 else others[(turn // _TURNS + others.index(server)) % len(others)]
             )
-            asked = Fetch(
+            request = Fetch(
                 job=contract.job,
                 contract=contract.digest,
                 server=server,
                 start=len(got.get((server, whom), b"")),
             )
             answer = decoded_answer(
-                ask(FETCH, {whom: msgspec.msgpack.encode(asked)}, min(_ATTEMPT, limit)).get(
+                ask(FETCH, {whom: msgspec.msgpack.encode(request)}, min(_ATTEMPT, limit)).get(
                     whom, b""
                 )
             )
@@ -141,13 +141,13 @@ def gather(
 
 
 def _take(
-    contract: Contract,
+    contract: JobTerms,
     server: str,
     whom: str,
     part: bytes,
     whole: int,
     got: dict[tuple[str, str], bytes],
-    keeper: Keeper,
+    keeper: StatementStore,
     missing: list[str],
 ) -> bool:
     """One more piece; only its author answers for a statement that is none. Whether that is

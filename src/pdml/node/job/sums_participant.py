@@ -15,10 +15,10 @@ from pdml.mechanisms import masks
 from pdml.mechanisms.integer_gaussian import LIMIT, UNIT, Units
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Source
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm import labels
 from pdml.numerics.sums import statistics as core
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.training import sums_release
 from pdml.training.server import Server
 
@@ -27,7 +27,7 @@ _ROUNDING = 1e-6  # of norms, weights and sums in floating point, relative
 
 
 @dataclass(frozen=True)
-class Standing:
+class SumsState:
     """Where a node stands: before its one release, or after it."""
 
     t: int
@@ -44,43 +44,43 @@ class SumsNode:
     """
 
     def __init__(
-        self, contract: Contract, server: Server, source: Source, shared: Mapping[str, bytes]
+        self, contract: JobTerms, server: Server, source: Source, shared: Mapping[str, bytes]
     ) -> None:
         """``shared``: the secret that this node has with each other one; for masks only."""
         self._contract, self._server, self._source = contract, server, source
         self._name = contract.servers[server.place.server]
         self._seeds = seeds(contract, self._name, shared) if contract.masked else {}
 
-    def start(self) -> Standing:
-        return Standing(0)
+    def start(self) -> SumsState:
+        return SumsState(0)
 
-    def step(self, state: Standing, heard: list[Any]) -> tuple[Standing, NDArray[Any]]:
+    def step(self, state: SumsState, messages: list[Any]) -> tuple[SumsState, NDArray[Any]]:
         """The row that is sent, with fresh noise; it needs nothing from anybody."""
         plan = self._contract.plan
-        sent: NDArray[Any] = sums_release.released(
+        sent: NDArray[Any] = sums_release.release_sums(
             sums_release.exact(self._server, plan), self._server, plan, self._source
         )
         if self._contract.masked:
-            sent = masks.masked(sent, self._name, self._contract.servers, self._seeds)
-        return Standing(state.t + 1, sent[None]), sent[None]
+            sent = masks.add_masks(sent, self._name, self._contract.servers, self._seeds)
+        return SumsState(state.t + 1, sent[None]), sent[None]
 
-    def replay(self, state: Standing, heard: list[Any], released: NDArray[Any]) -> Standing:
+    def replay(self, state: SumsState, messages: list[Any], released: NDArray[Any]) -> SumsState:
         """The state after a release that is known."""
-        return Standing(state.t + 1, released)
+        return SumsState(state.t + 1, released)
 
 
-def seeds(contract: Contract, name: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
+def seeds(contract: JobTerms, name: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
     """The seeds of ``name``'s masks, with every other server and in this job alone."""
     others = [other for other in contract.servers if other != name]
     if missing := [other for other in others if other not in shared]:
         raise InvalidInput(f"{name} has no secret in common with {missing[0]} to mask its sums by")
     return {
-        other: masks.seed_of(shared[other], job=contract.digest, one=name, other=other)
+        other: masks.derive_seed(shared[other], job=contract.digest, server=name, other=other)
         for other in others
     }
 
 
-def unmasked(sent: Words, contract: Contract, name: str, shared: Mapping[str, bytes]) -> Units:
+def unmasked(sent: Words, contract: JobTerms, name: str, shared: Mapping[str, bytes]) -> Units:
     """The row of ``name`` before its masks, which nobody but itself can know.
 
     Parameters
@@ -100,11 +100,11 @@ def unmasked(sent: Words, contract: Contract, name: str, shared: Mapping[str, by
         Its sums with their noise.
     """
     nothing = np.zeros(sent.shape, dtype=np.int64)
-    mask = masks.masked(nothing, name, contract.servers, seeds(contract, name, shared))
+    mask = masks.add_masks(nothing, name, contract.servers, seeds(contract, name, shared))
     return (sent - mask).view(np.int64)
 
 
-def beyond(row: Units, contract: Contract) -> bool:
+def exceeds_plausible_bound(row: Units, contract: JobTerms) -> bool:
     """Whether no honest server can have sent this row of units, whatever its records are.
 
     Parameters
@@ -122,7 +122,9 @@ def beyond(row: Units, contract: Contract) -> bool:
     return _outside(row, LIMIT + _loudest(contract))
 
 
-def impossible(row: Units, contract: Contract, places: Sequence[Place]) -> bool:
+def inconsistent_with_record_counts(
+    row: Units, contract: JobTerms, places: Sequence[ServerSpec]
+) -> bool:
     """Whether so many people cannot have the sums in this row, or in this total of rows.
 
     Parameters
@@ -131,7 +133,7 @@ def impossible(row: Units, contract: Contract, places: Sequence[Place]) -> bool:
         One server's, or the total of several: then masks have cancelled.
     contract : Contract
         The job.
-    places : sequence of Place
+    places : sequence of ServerSpec
         Of the servers in it, as they say.
 
     Returns
@@ -157,7 +159,7 @@ def impossible(row: Units, contract: Contract, places: Sequence[Place]) -> bool:
     return not fits or _outside(row, (1 + _ROUNDING) * farthest + slack)
 
 
-def _loudest(contract: Contract) -> float:
+def _loudest(contract: JobTerms) -> float:
     return _SIGMAS * max(contract.plan.sum_stddevs(len(contract.servers)))
 
 

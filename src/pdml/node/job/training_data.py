@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pdml._types import Matrix
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.errors import DataError, InvalidInput
-from pdml.node.job.participant import Holdings
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.job.participant import TrainingData
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_terms
 from pdml.numerics.admm import labels, rows
 from pdml.planning.training_plan import TrainingPlan
@@ -22,34 +22,34 @@ from pdml.training.server import Server
 _MILLION = 1_000_000
 
 
-def bounded(study: Study) -> None:
+def check_budget_bounds(study: Study) -> None:
     """Refuse a study under which jobs could spend without end, or switch the noise off."""
     budget_checks.check(study)
 
 
 @public_terms()
-def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
+def make_job_terms(study: Study, plan: TrainingPlan, job: str) -> JobTerms:
     """The contract of one job under ``study``, whose budget must bound what may be spent; and its
     plan is the study's, if it has one.
     """
-    bounded(study)
+    check_budget_bounds(study)
     if study.plan is not None and study.plan != plan:
         raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
     return _contract(study, plan, job)
 
 
-def longest(study: Study) -> list[Contract]:
+def largest_job_terms(study: Study) -> list[JobTerms]:
     """Jobs that no other under ``study`` exceeds in the length of what is sent and said."""
     largest = (TrainingPlan(rounds=MOST_ROUNDS), TrainingPlan(method="sums"))
-    found = []
+    jobs = []
     for plan in largest if study.plan is None else (study.plan,):
         with suppress(InvalidInput):  # sums of so many columns are refused
-            found.append(_contract(study, plan, "job"))
-    return found
+            jobs.append(_contract(study, plan, "job"))
+    return jobs
 
 
-def _contract(study: Study, plan: TrainingPlan, job: str) -> Contract:
-    return Contract(
+def _contract(study: Study, plan: TrainingPlan, job: str) -> JobTerms:
+    return JobTerms(
         job=job,
         study=study.hash,
         plan=plan,
@@ -59,7 +59,9 @@ def _contract(study: Study, plan: TrainingPlan, job: str) -> Contract:
     )
 
 
-def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()) -> Holdings:
+def load_training_data(
+    study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()
+) -> TrainingData:
     """The records of server ``name``, with labels de-biased by each record's own ε.
 
     ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ;
@@ -101,7 +103,7 @@ def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str]
     place = study.place(name, records=len(frozen), epsilons=used)
     matrix = _stored(study, np.array(frozen.features, dtype=np.float32))
     codes = labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes))
-    return Holdings(
+    return TrainingData(
         server=Server(place, matrix, codes),
         dataset=manifest.digest,
         randomised_by=manifest.randomised_by,

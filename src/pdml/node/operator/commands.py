@@ -6,20 +6,20 @@ from pdml.errors import InvalidInput, plain
 from pdml.node.protocol.requests import STOP
 from pdml.node.storage.control_db import (
     ALLOWED,
-    ASKED,
     ENDED,
+    PENDING,
     REFUSED,
     Attempt,
-    Desk,
+    ControlDatabase,
     current_attempt,
 )
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 
 _LONGEST = 300  # letters of a reason
 _LEAST = 8  # digits of a digest that may stand for it
 
 
-def offers(home: Home) -> list[Attempt]:
+def offers(home: NodeDirectory) -> list[Attempt]:
     """The jobs that members have offered, oldest first, and what became of them here.
 
     Parameters
@@ -31,11 +31,11 @@ def offers(home: Home) -> list[Attempt]:
     -------
     list of Attempt
     """
-    with closing(Desk(home.folder)) as desk:
+    with closing(ControlDatabase(home.folder)) as desk:
         return desk.attempts()
 
 
-def find(home: Home, offer: str) -> Attempt:
+def find(home: NodeDirectory, offer: str) -> Attempt:
     """The one offer that waits for an answer under this name.
 
     Parameters
@@ -54,10 +54,12 @@ def find(home: Home, offer: str) -> Attempt:
     InvalidInput
         If no such offer waits, or several do: a name is whatever members give it.
     """
-    with closing(Desk(home.folder)) as desk:
-        waiting = [each for each in desk.attempts() if each.state == ASKED]
-    exact = [each for each in waiting if each.digest == offer]
-    matches = exact or [each for each in waiting if each.job == offer or _begins(each, offer)]
+    with closing(ControlDatabase(home.folder)) as desk:
+        waiting = [attempt for attempt in desk.attempts() if attempt.state == PENDING]
+    exact = [attempt for attempt in waiting if attempt.digest == offer]
+    matches = exact or [
+        attempt for attempt in waiting if attempt.job == offer or _begins(attempt, offer)
+    ]
     if not matches:
         raise InvalidInput(
             f"no offer of a job {offer!r} waits for an answer in {home.folder}, and none with "
@@ -65,7 +67,7 @@ def find(home: Home, offer: str) -> Attempt:
         )
     if len(matches) > 1:
         several = "; ".join(
-            f"{each.digest} is {each.offerer}'s offer of {each.job}" for each in matches
+            f"{attempt.digest} is {attempt.offerer}'s offer of {attempt.job}" for attempt in matches
         )
         raise InvalidInput(
             f"{len(matches)} offers that wait are called {offer!r}: {several}: name one by its "
@@ -78,7 +80,7 @@ def _begins(attempt: Attempt, digits: str) -> bool:
     return len(digits) >= _LEAST and attempt.digest.startswith(digits.lower())
 
 
-def accept(home: Home, offer: str) -> Attempt:
+def accept(home: NodeDirectory, offer: str) -> Attempt:
     """Accept an offer that waits for an answer: that one, and no other of the same name.
 
     Parameters
@@ -102,7 +104,7 @@ def accept(home: Home, offer: str) -> Attempt:
     return _decide(home, offer, ALLOWED, "")
 
 
-def refuse(home: Home, offer: str, why: str = "") -> Attempt:
+def refuse(home: NodeDirectory, offer: str, why: str = "") -> Attempt:
     """Refuse an offer that waits for an answer: no node then releases anything (more) for it.
 
     Parameters
@@ -126,7 +128,7 @@ def refuse(home: Home, offer: str, why: str = "") -> Attempt:
     return _decide(home, offer, REFUSED, plain(why, _LONGEST) or "its operator refused")
 
 
-def stop(home: Home) -> str:
+def stop(home: NodeDirectory) -> str:
     """Stop the job that this node is in, at every member; the journals let it go on later.
 
     Parameters
@@ -144,20 +146,22 @@ def stop(home: Home) -> str:
     InvalidInput
         If the node is in no job.
     """
-    with closing(Desk(home.folder)) as desk:
-        current = current_attempt([each for each in desk.attempts() if each.state not in ENDED])
+    with closing(ControlDatabase(home.folder)) as desk:
+        current = current_attempt(
+            [attempt for attempt in desk.attempts() if attempt.state not in ENDED]
+        )
         if current is None:
             raise InvalidInput(f"the node in {home.folder} is in no job")
-        desk.wish(STOP, current.attempt)
+        desk.push_command(STOP, current.attempt)
         return current.job
 
 
-def _decide(home: Home, offer: str, state: str, sentence: str) -> Attempt:
-    asked = find(home, offer)
-    with closing(Desk(home.folder)) as desk:
-        if not desk.decide(asked, state, sentence):
+def _decide(home: NodeDirectory, offer: str, state: str, sentence: str) -> Attempt:
+    attempt = find(home, offer)
+    with closing(ControlDatabase(home.folder)) as desk:
+        if not desk.decide(attempt, state, sentence):
             raise InvalidInput(
-                f"{asked.offerer}'s offer of job {asked.job} waits no more: "
+                f"{attempt.offerer}'s offer of job {attempt.job} waits no more: "
                 f"`pdml node offers {home.folder}` says what became of it"
             )
-    return asked
+    return attempt

@@ -15,12 +15,12 @@ from pdml.errors import PDMLError
 from pdml.node.job.build_statement import plan_of
 from pdml.node.operator.node_status import next_job
 from pdml.node.protocol.signed_statement import DIGEST, Statement, signed_by
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
-class Released:
+class DatasetSpending:
     """One data set of one member, by its last statement."""
 
     server: str
@@ -48,35 +48,40 @@ class Released:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Everybody:
+class ConsortiumStatus:
     """The members of a study, and what their statements tell."""
 
     study: Study
-    released: tuple[Released, ...]  # by server in the study's order; several data sets of one
+    released: tuple[
+        DatasetSpending, ...
+    ]  # by server in the study's order; several data sets of one
     unread: tuple[str, ...] = ()  # statements that no keys of the study vouch for
 
     @property
     def silent(self) -> tuple[str, ...]:
         """Members of whom no statement is here: they have finished no job with this node."""
-        told = {each.server for each in self.released}
-        return tuple(server.name for server in self.study.servers if server.name not in told)
+        names = {dataset.server for dataset in self.released}
+        return tuple(server.name for server in self.study.servers if server.name not in names)
 
     @property
-    def several(self) -> dict[str, tuple[Released, ...]]:
+    def several(self) -> dict[str, tuple[DatasetSpending, ...]]:
         """The data sets of each member that has more than one, each with a budget of its own: by
         the word of its operator, without which neither its node nor its neighbours begin one."""
         names = [server.name for server in self.study.servers]
-        found = {name: tuple(one for one in self.released if one.server == name) for name in names}
-        return {name: accounts for name, accounts in found.items() if len(accounts) > 1}
+        by_server = {
+            name: tuple(dataset for dataset in self.released if dataset.server == name)
+            for name in names
+        }
+        return {name: accounts for name, accounts in by_server.items() if len(accounts) > 1}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
             "study": self.study.id,
             "study_hash": self.study.hash,
-            "members": [each.to_dict() for each in self.released],
+            "members": [dataset.to_dict() for dataset in self.released],
             "several_data_sets": {
-                name: sum(one.releases for one in accounts)
+                name: sum(account.releases for account in accounts)
                 for name, accounts in self.several.items()
             },
             "silent": list(self.silent),
@@ -84,7 +89,7 @@ class Everybody:
         }
 
 
-def everybody(home: Home) -> Everybody:
+def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
     """What each member has released and has left, by the statements in a node's journal.
 
     Parameters
@@ -94,7 +99,7 @@ def everybody(home: Home) -> Everybody:
 
     Returns
     -------
-    Everybody
+    ConsortiumStatus
 
     Raises
     ------
@@ -106,7 +111,7 @@ def everybody(home: Home) -> Everybody:
     >>> everybody(Home.open("alice")).released[0].ledger.lines()  # doctest: +SKIP
     """
     study = home.checked_study()
-    said: list[Statement] = []
+    statements: list[Statement] = []
     unread: list[str] = []
     former: set[tuple[str, str]] = set()  # member and job
     journal = home.committed()
@@ -116,63 +121,68 @@ def everybody(home: Home) -> Everybody:
                 for server, data in journal.statements(job.job).items():
                     try:
                         keys = home.revision(plan_of(job)[1]).signing_keys
-                        one = signed_by(data, server, keys)
+                        statement = signed_by(data, server, keys)
                     except PDMLError:  # a revision that is not here, or another's signature
                         unread.append(f"{server} on job {job.job}")
                         continue
-                    said.append(one)
+                    statements.append(statement)
                     if keys[server] != study.signing_keys[server]:
-                        former.add((server, one.job))
+                        former.add((server, statement.job))
         finally:
             journal.close()
     released = tuple(
-        replace(one, former_keys=(one.server, one.job) in former) for one in told_by(study, said)
+        replace(dataset, former_keys=(dataset.server, dataset.job) in former)
+        for dataset in latest_statements(study, statements)
     )
-    return Everybody(study=study, released=released, unread=tuple(unread))
+    return ConsortiumStatus(study=study, released=released, unread=tuple(unread))
 
 
-def told_by(study: Study, said: Iterable[Statement]) -> tuple[Released, ...]:
+def latest_statements(study: Study, statements: Iterable[Statement]) -> tuple[DatasetSpending, ...]:
     """The last word on every data set.
 
     Parameters
     ----------
     study : Study
-    said : iterable of Statement
+    statements : iterable of Statement
         In any order: what a data set has released only grows.
 
     Returns
     -------
-    tuple of Released
+    tuple of DatasetSpending
     """
     last: dict[tuple[str, str], Statement] = {}
-    for each in said:
-        known = last.get((each.server, each.dataset))
-        if known is None or _releases(each) > _releases(known):
-            last[each.server, each.dataset] = each
+    for statement in statements:
+        previous = last.get((statement.server, statement.dataset))
+        if previous is None or _releases(statement) > _releases(previous):
+            last[statement.server, statement.dataset] = statement
     order = [server.name for server in study.servers]
-    kept = sorted(last.values(), key=lambda each: (order.index(each.server), each.dataset))
-    return tuple(_released(study, each) for each in kept)
-
-
-def _releases(said: Statement) -> int:
-    return said.before + len(said.sent) // DIGEST
-
-
-def _released(study: Study, said: Statement) -> Released:
-    place = study.place(
-        said.server, records=said.records, epsilons=(said.epsilon, said.label_epsilon)
+    kept = sorted(
+        last.values(), key=lambda statement: (order.index(statement.server), statement.dataset)
     )
-    flip, spent = place.flip(said.randomised_by), (*said.spent_before, *said.spent)
+    return tuple(_released(study, statement) for statement in kept)
+
+
+def _releases(statement: Statement) -> int:
+    return statement.before + len(statement.sent) // DIGEST
+
+
+def _released(study: Study, statement: Statement) -> DatasetSpending:
+    place = study.place(
+        statement.server,
+        records=statement.records,
+        epsilons=(statement.epsilon, statement.label_epsilon),
+    )
+    flip, spent = place.flip(statement.randomised_by), (*statement.spent_before, *statement.spent)
     try:
         further = next_job(study, place, flip, spent)
     except PDMLError:  # a plan that does not fit its records
         further = None
-    return Released(
-        server=said.server,
-        dataset=said.dataset,
-        job=said.job,
-        records=said.records,
-        releases=_releases(said),
-        ledger=Ledger(((flip, *spent),), source=said.source, classes=len(study.classes)),
+    return DatasetSpending(
+        server=statement.server,
+        dataset=statement.dataset,
+        job=statement.job,
+        records=statement.records,
+        releases=_releases(statement),
+        ledger=Ledger(((flip, *spent),), source=statement.source, classes=len(study.classes)),
         next_job=further,
     )

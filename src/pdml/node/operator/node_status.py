@@ -16,11 +16,18 @@ from pdml.accounting.events import (
 )
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
-from pdml.node.job.participant import Holdings
-from pdml.node.storage.control_db import ASKED, DESK, ENDED, Attempt, Desk, current_attempt
+from pdml.node.job.participant import TrainingData
+from pdml.node.storage.control_db import (
+    DESK,
+    ENDED,
+    PENDING,
+    Attempt,
+    ControlDatabase,
+    current_attempt,
+)
 from pdml.node.storage.journal import FINISHED, Job, Journal
-from pdml.node.storage.node_dir import JOURNAL, Home
-from pdml.planning.server_spec import Place
+from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
+from pdml.planning.server_spec import ServerSpec
 from pdml.study import Study
 
 _SENT = IterateReleased | SumsReleased | CountsReleased
@@ -44,10 +51,10 @@ class DataSet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class NodeStatus:
     """Everything there is to say about a node on this machine."""
 
-    home: Home
+    home: NodeDirectory
     study: Study | None
     pid: int | None  # of the process that holds the journal
     connection: dict[str, Any]  # up, why, since, ends
@@ -118,7 +125,7 @@ class Account:
             }
             if self.attempt
             else None,
-            "waiting": [each.to_dict() for each in self.waiting],
+            "waiting": [attempt.to_dict() for attempt in self.waiting],
             "unfinished": self.unfinished,
             "progress": self.progress,
             "records": self.records,
@@ -135,18 +142,18 @@ class Account:
             ],
             "datasets": [
                 {
-                    "dataset": found.digest,
-                    "current": found.current,
-                    "releases": found.releases,
-                    "last_safe_round_of_next_job": found.next_job,
-                    "privacy": found.ledger.to_dict(),
+                    "dataset": dataset.digest,
+                    "current": dataset.current,
+                    "releases": dataset.releases,
+                    "last_safe_round_of_next_job": dataset.next_job,
+                    "privacy": dataset.ledger.to_dict(),
                 }
-                for found in self.datasets
+                for dataset in self.datasets
             ],
         }
 
 
-def look(home: Home) -> Account:
+def read_status(home: NodeDirectory) -> NodeStatus:
     """What a node does and has given away, as it stands on disk now.
 
     Parameters
@@ -156,7 +163,7 @@ def look(home: Home) -> Account:
 
     Returns
     -------
-    Account
+    NodeStatus
         A problem with the study or the data is told in it, not raised.
 
     Raises
@@ -168,61 +175,70 @@ def look(home: Home) -> Account:
     --------
     >>> look(Home.open("alice")).datasets[0].ledger.lines()  # doctest: +SKIP
     """
-    study, held, problem = None, None, ""
+    study, training_data, problem = None, None, ""
     try:
         study = home.checked_study()
-        held = home.holdings()
+        training_data = home.load_training_data()
     except PDMLError as error:
         problem = str(error)
     jobs: tuple[Job, ...] = ()
-    found: list[DataSet] = []
+    datasets: list[DataSet] = []
     journal = home.committed()
     if journal is not None and study is not None:
         try:
             jobs = tuple(journal.jobs())
-            current = held.dataset if held else ""
+            current = training_data.dataset if training_data else ""
             for name in dict.fromkeys([*journal.datasets(), *([current] if current else [])]):
-                found.append(_account(study, journal, name, held if name == current else None))
+                datasets.append(
+                    _account(study, journal, name, training_data if name == current else None)
+                )
         finally:
             journal.close()
     connection, attempts, unfinished, progress = _desk(home)
-    return Account(
+    return NodeStatus(
         home=home,
         study=study,
         pid=Journal.holder(home.path(JOURNAL)),
         connection=connection,
         attempt=current_attempt(attempts),
-        waiting=tuple(each for each in attempts if each.state == ASKED),
+        waiting=tuple(attempt for attempt in attempts if attempt.state == PENDING),
         unfinished=unfinished,
         progress=progress,
-        records=held.server.place.records if held else 0,
-        labels=held.randomised_by if held else UNSAID,
+        records=training_data.server.place.records if training_data else 0,
+        labels=training_data.randomised_by if training_data else UNSAID,
         problem=problem,
         jobs=jobs,
-        datasets=tuple(found),
+        datasets=tuple(datasets),
     )
 
 
 def _desk(
-    home: Home,
+    home: NodeDirectory,
 ) -> tuple[dict[str, Any], list[Attempt], dict[str, list[str]], dict[str, Any]]:
     if not home.path(DESK).exists():
         return {}, [], {}, {}
-    with closing(Desk(home.folder)) as desk:
-        connection, progress = desk.told("connection") or {}, desk.told("progress") or {}
+    with closing(ControlDatabase(home.folder)) as desk:
+        connection, progress = (
+            desk.read_status("connection") or {},
+            desk.read_status("progress") or {},
+        )
         return connection, desk.attempts(), desk.unfinished(), progress
 
 
-def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:
+def _account(
+    study: Study, journal: Journal, name: str, training_data: TrainingData | None
+) -> DataSet:
     """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
     are taken to have the largest ε of the menu."""
     unknown = study.place(study.servers[0].name, records=1, epsilons=study.menu[-1:])
-    flip = held.flip() if held else unknown.flip(UNSAID)
+    flip = training_data.flip() if training_data else unknown.flip(UNSAID)
     spent, classes = journal.spent(name), len(study.classes)
-    further = None if held is None else next_job(study, held.server.place, flip, spent)
+    further = (
+        None if training_data is None else next_job(study, training_data.server.place, flip, spent)
+    )
     return DataSet(
         digest=name,
-        current=held is not None,
+        current=training_data is not None,
         releases=sum(isinstance(event, _SENT) for event in spent),
         ledger=Ledger(
             ((flip, *spent),),
@@ -233,7 +249,9 @@ def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -
     )
 
 
-def next_job(study: Study, place: Place, flip: LabelFlipped, spent: Sequence[Event]) -> int | None:
+def next_job(
+    study: Study, place: ServerSpec, flip: LabelFlipped, spent: Sequence[Event]
+) -> int | None:
     """The last safe round of another job by the study's plan, after what a data set has spent; None
     if there is no plan or no budget.
     """

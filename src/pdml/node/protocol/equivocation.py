@@ -43,17 +43,17 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 @dataclass(frozen=True, kw_only=True)
-class Equivocated:
-    """What evidence proves: ``sender`` signed all of ``said``, where the honest say one thing."""
+class EquivocationProof:
+    """What evidence proves: ``sender`` signed all of ``claims``, where the honest say one thing."""
 
     sender: str
     round: int  # the last one, where whole statements differ
-    said: tuple[tuple[str, str], ...]  # (to whom, digest)
+    claims: tuple[tuple[str, str], ...]  # (to whom, digest)
 
     @property
     def sentence(self) -> str:
         """One sentence for people."""
-        words = " and ".join(f"{digest[:16]} to {whom}" for whom, digest in self.said)
+        words = " and ".join(f"{digest[:16]} to {whom}" for whom, digest in self.claims)
         return f"{self.sender} equivocated in round {self.round}: it signed {words}"
 
 
@@ -76,16 +76,16 @@ def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
     Voucher or None
         None if nothing was heard, or only before the journal kept signatures.
     """
-    known, digest = journal.job(job), journal.digest(job, t, sender)
+    entry, digest = journal.job(job), journal.digest(job, t, sender)
     signature = journal.signature(job, t, sender)
-    if known is None or digest is None or signature is None:
+    if entry is None or digest is None or signature is None:
         return None
     return Voucher(
-        wire_messages.FORMAT.version, known.contract, t, sender, known.server, digest, signature
+        wire_messages.FORMAT.version, entry.contract, t, sender, entry.server, digest, signature
     )
 
 
-def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None:
+def contradiction(journal: Journal, job: str, statement: Statement) -> Voucher | None:
     """What was heard from a server first that it does not say it sent; its signature is in it.
 
     Parameters
@@ -94,7 +94,7 @@ def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None
         Of the hearer.
     job : str
         The job's name.
-    said : Statement
+    statement : Statement
         The sender's, whose signature was checked.
 
     Returns
@@ -102,9 +102,9 @@ def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None
     Voucher or None
         None if all that was heard is what the sender says it sent.
     """
-    for t, digest in enumerate(journal.heard_digests(job, said.server), start=1):
-        if digest != signed_statement.digest_of(said.sent, t):
-            return kept(journal, job, t, said.server)
+    for t, digest in enumerate(journal.inbox_digests(job, statement.server), start=1):
+        if digest != signed_statement.digest_of(statement.sent, t):
+            return kept(journal, job, t, statement.server)
     return None
 
 
@@ -119,8 +119,8 @@ def proof_of(
     terms: str,
     keys: Mapping[str, str],
     *,
-    said: Mapping[str, bytes] | None = None,
-) -> Equivocated:
+    sent_digests: Mapping[str, bytes] | None = None,
+) -> EquivocationProof:
     """What evidence proves.
 
     Parameters
@@ -131,12 +131,12 @@ def proof_of(
         The digest of the job's contract; "" if it is not known, and any one job will do.
     keys : mapping of str to str
         Everybody's public key by name.
-    said : mapping of str to bytes, optional
+    sent_digests : mapping of str to bytes, optional
         For servers whose statement is here and was checked: what it says it sent, 32 bytes a round.
 
     Returns
     -------
-    Equivocated
+    EquivocationProof
         Who said what to whom.
 
     Raises
@@ -145,17 +145,22 @@ def proof_of(
         If the evidence proves nothing: words that do not contradict each other, that are of several
         servers, rounds or jobs, or that are not signed.
     """
-    found = _read(data)
-    if found.vouchers and len(found.statements) == 1:
-        own = signed_statement.signed_by(found.statements[0], found.vouchers[0].sender, keys)
-        if own.terms != found.vouchers[0].contract:
-            raise PeerError(f"the statement of {own.server} is about another job")
-        return _vouchers(
-            found.vouchers, own.terms if terms == "" else terms, keys, {own.server: own.sent}
+    evidence = _read(data)
+    if evidence.vouchers and len(evidence.statements) == 1:
+        statement = signed_statement.signed_by(
+            evidence.statements[0], evidence.vouchers[0].sender, keys
         )
-    if found.statements:
-        return _two_statements(found, terms, keys)
-    return _vouchers(found.vouchers, terms, keys, said or {})
+        if statement.terms != evidence.vouchers[0].contract:
+            raise PeerError(f"the statement of {statement.server} is about another job")
+        return _vouchers(
+            evidence.vouchers,
+            statement.terms if terms == "" else terms,
+            keys,
+            {statement.server: statement.sent},
+        )
+    if evidence.statements:
+        return _two_statements(evidence, terms, keys)
+    return _vouchers(evidence.vouchers, terms, keys, sent_digests or {})
 
 
 def _read(data: bytes) -> Evidence:
@@ -163,20 +168,20 @@ def _read(data: bytes) -> Evidence:
         why = FORMAT.refusal_by_mark(data, "the evidence")
         raise PeerError(why or "this is no evidence that a node has made")
     try:
-        found: Evidence = decode(data[len(_DOMAIN) :], Evidence, msgspec.msgpack.decode)
+        evidence: Evidence = decode(data[len(_DOMAIN) :], Evidence, msgspec.msgpack.decode)
     except msgspec.DecodeError as error:
         raise PeerError(f"this is no evidence: {error}") from None
-    if packed(found.vouchers, statements=found.statements) != data:
+    if packed(evidence.vouchers, statements=evidence.statements) != data:
         raise PeerError("this is evidence in another spelling than the one that all use")
-    return found
+    return evidence
 
 
 def _vouchers(
     vouchers: Sequence[Voucher],
     terms: str,
     keys: Mapping[str, str],
-    said: Mapping[str, bytes],
-) -> Equivocated:
+    sent_digests: Mapping[str, bytes],
+) -> EquivocationProof:
     about = {(voucher.contract, voucher.sender, voucher.round) for voucher in vouchers}
     if len(about) != 1 or terms not in ("", vouchers[0].contract):
         raise PeerError("the evidence is about several servers or rounds, or about another job")
@@ -184,26 +189,32 @@ def _vouchers(
     if not all(wire_messages.vouched(voucher, keys) for voucher in vouchers):
         raise PeerError(f"the evidence against {sender} is not signed by it: it proves nothing")
     words = [(voucher.recipient, voucher.digest) for voucher in vouchers]
-    if sender in said and terms and 1 <= t <= len(said[sender]) // signed_statement.DIGEST:
-        words.append(("everybody in its statement", signed_statement.digest_of(said[sender], t)))
+    if (
+        sender in sent_digests
+        and terms
+        and 1 <= t <= len(sent_digests[sender]) // signed_statement.DIGEST
+    ):
+        words.append(
+            ("everybody in its statement", signed_statement.digest_of(sent_digests[sender], t))
+        )
     if len({digest for _, digest in words}) < 2:
         raise PeerError(f"the evidence shows one word of {sender} in round {t}: it proves nothing")
-    return Equivocated(sender=sender, round=t, said=tuple(words))
+    return EquivocationProof(sender=sender, round=t, claims=tuple(words))
 
 
-def _two_statements(found: Evidence, terms: str, keys: Mapping[str, str]) -> Equivocated:
-    if found.vouchers or len(set(found.statements)) != 2:
+def _two_statements(evidence: Evidence, terms: str, keys: Mapping[str, str]) -> EquivocationProof:
+    if evidence.vouchers or len(set(evidence.statements)) != 2:
         raise PeerError("the evidence must be two different statements")
-    one, other = found.statements
+    first, other = evidence.statements
     for server in keys:
         try:
-            both = [signed_statement.signed_by(data, server, keys) for data in (one, other)]
+            both = [signed_statement.signed_by(data, server, keys) for data in (first, other)]
         except PDMLError:
             continue
         if both[0].terms != both[1].terms or terms not in ("", both[0].terms):
             raise PeerError(f"the statements of {server} are about another job")
-        words = (("some", wire_messages.hash_of(one)), ("others", wire_messages.hash_of(other)))
-        return Equivocated(
-            sender=server, round=len(both[0].sent) // signed_statement.DIGEST, said=words
+        words = (("some", wire_messages.hash_of(first)), ("others", wire_messages.hash_of(other)))
+        return EquivocationProof(
+            sender=server, round=len(both[0].sent) // signed_statement.DIGEST, claims=words
         )
     raise PeerError("the two statements are not signed by one server of the study")

@@ -12,9 +12,9 @@ import msgspec
 
 from pdml.errors import InvalidInput, PeerError
 from pdml.formats import Format, decode
-from pdml.node.crypto.signing import Identity, verified
+from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.node.job import training_data
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_terms
 from pdml.node.protocol.requests import Begin
 from pdml.planning.training_plan import TrainingPlan
@@ -45,7 +45,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     round_timeout: float
 
     @classmethod
-    def of(cls, contract: Contract, **terms: Any) -> "Offer":
+    def of(cls, contract: JobTerms, **terms: Any) -> "Offer":
         return cls(
             job=contract.job,
             study=contract.study,
@@ -61,7 +61,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         newer = FORMAT.refusal_of(content, f"{sender} sent an offer that", msgspec.msgpack.decode)
         if newer:
             raise PeerError(newer)
-        if not verified(key, _OFFER + content, signature):
+        if not verify_signature(key, _OFFER + content, signature):
             raise PeerError(f"{sender} sent an offer that it has not signed")
         try:
             offer: Offer = decode(content, cls, msgspec.msgpack.decode)
@@ -85,21 +85,21 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         content = msgspec.msgpack.encode(self)
         return identity.sign(_OFFER + content) + content
 
-    def agreed(self, study: Study) -> Contract:
+    def make_job_terms(self, study: Study) -> JobTerms:
         """The contract under this node's own study, or a refusal."""
         if study.hash != self.study:
             hashes = f"{self.study[:12]}..., this node has {study.hash[:12]}..."
             raise InvalidInput(
                 f"the job is for the study {hashes}: the studies differ"
-            ).for_others()
+            ).mark_public()
         with public_terms():
             plan = TrainingPlan.from_dict(dict(self.plan))
-        contract = training_data.agreed(study, plan, self.job)
+        contract = training_data.make_job_terms(study, plan, self.job)
         if contract.digest != self.contract:
             what = f"{self.offerer}'s offer of job {self.job}"
             raise InvalidInput(
                 f"{what} has another contract than its terms make under this study"
-            ).for_others()
+            ).mark_public()
         return contract
 
 
@@ -112,7 +112,7 @@ def check_begin(begin: Begin, offer: Offer, study: Study) -> None:
     """Nobody begins before everybody has accepted: not on the offerer's word alone."""
     keys: Mapping[str, str] = study.signing_keys
     for server in study.servers:
-        if not verified(
+        if not verify_signature(
             keys.get(server.name, ""),
             _accepting(offer, server.name),
             begin.accepted.get(server.name, b""),

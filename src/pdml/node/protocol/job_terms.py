@@ -12,7 +12,7 @@ from math import sqrt
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 
@@ -21,7 +21,7 @@ MOST_NUMBERS = 1 << 19  # of one row of sums: 4 MB, which d = 1022 columns reach
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contract:
+class JobTerms:
     """One job: the study it belongs to, the plan, and who is joined to whom. Everything in it is
     public.
 
@@ -131,9 +131,9 @@ class Contract:
         """In ascending order of their index: the order in which sums over neighbours are taken."""
         return tuple(self.servers[i] for i in self.graph.neighbours(self.index(server)))
 
-    def place(self, server: str, *, records: int, epsilons: Sequence[float]) -> Place:
+    def place(self, server: str, *, records: int, epsilons: Sequence[float]) -> ServerSpec:
         """The place of ``server``, which has so many records, their labels with these ε."""
-        return Place.of(
+        return ServerSpec.of(
             self.links, self.index(server), self.rows, records=records, epsilons=epsilons
         )
 

@@ -5,11 +5,11 @@ from math import isinf
 from typing import Any
 
 from pdml.accounting import Budget, Ledger
-from pdml.accounting.ledger_row import Line
+from pdml.accounting.ledger_row import LedgerRow
 from pdml.node.protocol.job_offer import Offer
-from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.control_db import Attempt
-from pdml.node.storage.node_dir import Home
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Study
 
 _OTHERS = "other servers"
@@ -22,8 +22,8 @@ class Cost:
     ``limit`` is the budget's ε for this row; None where the budget does not speak of it.
     """
 
-    before: Line
-    after: Line
+    before: LedgerRow
+    after: LedgerRow
     limit: float | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Terms:
 
     attempt: Attempt
     offer: Offer
-    contract: Contract
+    contract: JobTerms
     study: Study
     server: str  # this node
     dataset: str
@@ -81,7 +81,7 @@ class Terms:
         }
 
 
-def read_terms(home: Home, attempt: Attempt) -> Terms:
+def read_terms(home: NodeDirectory, attempt: Attempt) -> Terms:
     """The terms of an offer that this node was sent.
 
     Parameters
@@ -102,14 +102,14 @@ def read_terms(home: Home, attempt: Attempt) -> Terms:
     DataError
         If the node has no data set that can be read.
     """
-    study, held = home.checked_study(), home.holdings()
+    study, training_data = home.checked_study(), home.load_training_data()
     key = study.signing_keys[attempt.offerer]
     offer = Offer.read(attempt.offer, attempt.offerer, key)
-    contract = offer.agreed(study)
-    spent, others = _spent(home, held.dataset, contract.job)
-    flip = held.flip()
+    contract = offer.make_job_terms(study)
+    spent, others = _spent(home, training_data.dataset, contract.job)
+    flip = training_data.flip()
     before = Ledger(((flip, *spent),), classes=contract.classes)
-    planned = contract.plan.events(held.server.place)
+    planned = contract.plan.events(training_data.server.place)
     after = replace(before, events=((flip, *others, *planned),))
     return Terms(
         attempt=attempt,
@@ -117,13 +117,13 @@ def read_terms(home: Home, attempt: Attempt) -> Terms:
         contract=contract,
         study=study,
         server=home.name,
-        dataset=held.dataset,
-        records=held.server.place.records,
+        dataset=training_data.dataset,
+        records=training_data.server.place.records,
         costs=_costs(before, after, study.budget or Budget()),
     )
 
 
-def _spent(home: Home, dataset: str, job: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _spent(home: NodeDirectory, dataset: str, job: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Events of the data set: all, and those of other jobs than this one."""
     journal = home.committed()
     if journal is None:
@@ -136,16 +136,16 @@ def _spent(home: Home, dataset: str, job: str) -> tuple[tuple[Any, ...], tuple[A
 
 def _costs(before: Ledger, after: Ledger, budget: Budget) -> tuple[Cost, ...]:
     """At the budget's own δ, so that the figures are those that the limit is for."""
-    shown = [line for line in after.overview(budget.colluding) if line.adversary == _OTHERS]
-    most = max((line.colluding or 0 for line in shown), default=0)
+    overview = [line for line in after.overview(budget.colluding) if line.adversary == _OTHERS]
+    most = max((line.colluding or 0 for line in overview), default=0)
     limited = {None, budget.colluding or most}
-    found = []
-    for data, k in ((line.data, line.colluding) for line in shown):
+    costs = []
+    for data, k in ((line.data, line.colluding) for line in overview):
         whole = data in ("features", "label")
         limit, delta = budget.limit(data) if whole else (None, after.delta)
         rows = [
             replace(ledger, delta=delta).line(data, _OTHERS, colluding=k)
             for ledger in (before, after)
         ]
-        found.append(Cost(before=rows[0], after=rows[1], limit=limit if k in limited else None))
-    return tuple(found)
+        costs.append(Cost(before=rows[0], after=rows[1], limit=limit if k in limited else None))
+    return tuple(costs)

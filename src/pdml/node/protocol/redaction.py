@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pdml.errors import PDMLError, PeerError, plain
 
 
-def told(error: BaseException, name: str) -> str:
+def public_message(error: BaseException, name: str) -> str:
     """What others may hear of an error at the node ``name``.
 
     Parameters

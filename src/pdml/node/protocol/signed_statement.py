@@ -28,11 +28,11 @@ from pdml.errors import PDMLError, PeerError
 from pdml.formats import Format, decode
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
-from pdml.node.crypto.signing import Identity, verified
+from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.node.job import sums_participant
 from pdml.node.protocol import wire_messages
-from pdml.node.protocol.job_terms import Contract
-from pdml.planning.server_spec import Place
+from pdml.node.protocol.job_terms import JobTerms
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 FORMAT = Format(name="statement", version=1)
@@ -51,15 +51,15 @@ _NAMES = 4096  # all names, digests and single numbers
 
 # Lengths are checked where msgpack announces them, before anything is allocated.
 Rounds = Annotated[list[float], Meta(max_length=MOST_ROUNDS)]
-Each = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
-Settings = dict[str, int | float | str | Each | None]
+PerServer = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
+Settings = dict[str, int | float | str | PerServer | None]
 Part = Annotated[list[int | float | str], Meta(max_length=8)]  # of one field of an event
 Parts = Annotated[list[int | float | Part], Meta(max_length=1_000)]
 Fields = dict[str, bool | int | float | str | Parts | None]
 Events = Annotated[list[Fields], Meta(max_length=MOST_ROUNDS + 1)]
 
 
-class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class NeighbourReleases(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a node has of one neighbour."""
 
     sender: str
@@ -77,7 +77,7 @@ class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     study: str  # which may be an earlier revision
     plan: Settings
     rounds: int  # as many as were released
-    events: Events  # what they spent, as `spending.summed` has it
+    events: Events  # what they spent, as `event_groups.merge_iterates` has it
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -99,24 +99,28 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     randomised_by: str  # who randomised the labels, as the operator says
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
-    heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
+    heard: Annotated[
+        list[NeighbourReleases], Meta(max_length=1_000)
+    ]  # by neighbour, in the contract's order
     release: bytes  # the payload of the last round
     events: Events  # of this job
     earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
 
-    def vector(self, contract: Contract) -> NDArray[Any]:
+    def vector(self, contract: JobTerms) -> NDArray[Any]:
         """w̃_i(T), or the row of sums."""
         return wire_messages.unpacked(self.release, contract.shape, contract.dtype)
 
     @property
     def spent(self) -> tuple[Event, ...]:
         """The events of this job."""
-        return tuple(event_codec.event_of(values) for values in self.events)
+        return tuple(event_codec.decode_event(values) for values in self.events)
 
     @property
     def spent_before(self) -> tuple[Event, ...]:
         """The events of earlier jobs."""
-        return tuple(event_codec.event_of(values) for job in self.earlier for values in job.events)
+        return tuple(
+            event_codec.decode_event(values) for job in self.earlier for values in job.events
+        )
 
     @property
     def before(self) -> int:
@@ -129,7 +133,7 @@ def digest_of(digests: bytes, t: int) -> str:
     return digests[DIGEST * (t - 1) : DIGEST * t].hex()
 
 
-def most_bytes(contract: Contract, server: str) -> int:
+def most_bytes(contract: JobTerms, server: str) -> int:
     """The longest statement that a contract allows to one server: known before anything is read.
 
     Parameters
@@ -145,11 +149,11 @@ def most_bytes(contract: Contract, server: str) -> int:
         Bytes, signature included.
     """
     neighbours = len(contract.neighbours(server))
-    each = DIGEST + (DIGEST + 9) * neighbours + _EVENT  # of one round
+    round_bytes = DIGEST + (DIGEST + 9) * neighbours + _EVENT  # of one round
     names = _NAMES + 512 * neighbours
     plan = 1024 + 20 * len(contract.servers)
     vector = 8 * contract.shape[0] * contract.shape[1]
-    this_job = names + each * (contract.plan.rounds + 1) + vector + plan
+    this_job = names + round_bytes * (contract.plan.rounds + 1) + vector + plan
     return _HEAD + this_job + MOST_EARLIER * (4 * _EVENT + plan)
 
 
@@ -197,7 +201,7 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
     if why := FORMAT.refusal_by_mark(data, f"{server} signed a statement that"):
         raise PeerError(why)
     signature, content = data[len(_DOMAIN) : _HEAD], data[_HEAD:]
-    good = verified(keys.get(server, ""), _DOMAIN + content, signature)
+    good = verify_signature(keys.get(server, ""), _DOMAIN + content, signature)
     if not good or not data.startswith(_DOMAIN):
         raise PeerError(f"the statement of {server} is not signed by it: somebody changed it")
     try:
@@ -215,7 +219,7 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
 
 def open_statement(
     data: bytes,
-    contract: Contract,
+    contract: JobTerms,
     server: str,
     keys: Mapping[str, str],
 ) -> Statement:
@@ -246,15 +250,17 @@ def open_statement(
     """
     if len(data) > most_bytes(contract, server):
         raise PeerError(f"{server} made a statement of {len(data):,} bytes, longer than any may be")
-    said = signed_by(data, server, keys)
-    known = (contract.digest, contract.job, contract.study)
-    if (said.terms, said.job, said.study) != known or not _same_plan(said.plan, contract.plan):
+    statement = signed_by(data, server, keys)
+    expected = (contract.digest, contract.job, contract.study)
+    if (statement.terms, statement.job, statement.study) != expected or not _same_plan(
+        statement.plan, contract.plan
+    ):
         raise PeerError(f"{server} made a statement on another job")
-    _check_lengths(said, contract)
-    _check_claims(said, contract)
-    _check_release(said, contract)
-    _check_events(said, contract)
-    return said
+    _check_lengths(statement, contract)
+    _check_claims(statement, contract)
+    _check_release(statement, contract)
+    _check_events(statement, contract)
+    return statement
 
 
 def _same_plan(values: Mapping[str, Any], plan: TrainingPlan) -> bool:
@@ -264,67 +270,77 @@ def _same_plan(values: Mapping[str, Any], plan: TrainingPlan) -> bool:
         return False
 
 
-def _check_lengths(said: Statement, contract: Contract) -> None:
+def _check_lengths(statement: Statement, contract: JobTerms) -> None:
     """Every round of every neighbour, and nothing else."""
-    server, rounds = said.server, contract.plan.rounds
-    if tuple(heard.sender for heard in said.heard) != contract.neighbours(server):
+    server, rounds = statement.server, contract.plan.rounds
+    if tuple(neighbour.sender for neighbour in statement.heard) != contract.neighbours(server):
         raise PeerError(f"{server} tells what it heard from others than its neighbours")
-    lengths = {len(said.sent), *(len(heard.digests) for heard in said.heard)}
+    lengths = {len(statement.sent), *(len(neighbour.digests) for neighbour in statement.heard)}
     gaps = 0 if contract.sums else rounds
-    if lengths != {DIGEST * rounds} or any(len(heard.apart) != gaps for heard in said.heard):
+    if lengths != {DIGEST * rounds} or any(
+        len(neighbour.apart) != gaps for neighbour in statement.heard
+    ):
         raise PeerError(f"{server} does not tell what it sent and heard in each of {rounds} rounds")
     farthest = 2 * contract.norm_cap
-    if not all(0 <= gap <= farthest for heard in said.heard for gap in heard.apart):
+    if not all(0 <= gap <= farthest for neighbour in statement.heard for gap in neighbour.apart):
         raise PeerError(f"{server} tells distances that no honest node would have")
 
 
-def _check_claims(said: Statement, contract: Contract) -> None:
+def _check_claims(statement: Statement, contract: JobTerms) -> None:
     """What nobody else can know must at least be possible."""
-    server, low, high = said.server, said.epsilon, said.label_epsilon
-    if not 1 <= said.records <= MOST_RECORDS:
-        raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
+    server, low, high = statement.server, statement.epsilon, statement.label_epsilon
+    if not 1 <= statement.records <= MOST_RECORDS:
+        raise PeerError(
+            f"{server} tells of {statement.records:,} records, not 1 to {MOST_RECORDS:,}"
+        )
     if not contract.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if said.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
-        raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
-    if said.source not in SOURCES:
-        raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")
-    if not _ALIAS.fullmatch(said.dataset):
+    if statement.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
+        raise PeerError(
+            f"{server} says that {statement.randomised_by[:40]!r} randomised its labels"
+        )
+    if statement.source not in SOURCES:
+        raise PeerError(
+            f"{server} tells of noise from {statement.source[:40]!r}, which nobody knows"
+        )
+    if not _ALIAS.fullmatch(statement.dataset):
         raise PeerError(f"{server} gives its data set a name that no node gives")
 
 
-def _check_release(said: Statement, contract: Contract) -> None:
+def _check_release(statement: Statement, contract: JobTerms) -> None:
     """The last release is what was sent, and what the noise it speaks of can have made."""
-    server, (rows, width) = said.server, contract.shape
-    if len(said.release) != 8 * rows * width:
-        raise PeerError(f"{server} tells a last release of {len(said.release):,} bytes")
-    values = said.vector(contract)
-    if wire_messages.unsound(values, contract) or _unlikely(values, said, contract):
+    server, (rows, width) = statement.server, contract.shape
+    if len(statement.release) != 8 * rows * width:
+        raise PeerError(f"{server} tells a last release of {len(statement.release):,} bytes")
+    values = statement.vector(contract)
+    if wire_messages.unsound(values, contract) or _unlikely(values, statement, contract):
         raise PeerError(f"{server} tells a last release that no honest node would have")
-    if wire_messages.hash_of(said.release) != digest_of(said.sent, contract.plan.rounds):
+    if wire_messages.hash_of(statement.release) != digest_of(statement.sent, contract.plan.rounds):
         raise PeerError(f"{server} tells another last release than it says it sent")
-    if said.source == Secure.name and not contract.sums and not on_grid(values):
+    if statement.source == Secure.name and not contract.sums and not on_grid(values):
         raise PeerError(f"{server} speaks of secure noise, which cannot make its last release")
 
 
-def _unlikely(values: NDArray[Any], said: Statement, contract: Contract) -> bool:
+def _unlikely(values: NDArray[Any], statement: Statement, contract: JobTerms) -> bool:
     """Whether its records cannot have these sums; masks hide it."""
-    seen = contract.sums and not contract.masked
-    return seen and sums_participant.impossible(values, contract, [place_of(said, contract)])
+    is_readable = contract.sums and not contract.masked
+    return is_readable and sums_participant.inconsistent_with_record_counts(
+        values, contract, [place_of(statement, contract)]
+    )
 
 
-def _check_events(said: Statement, contract: Contract) -> None:
+def _check_events(statement: Statement, contract: JobTerms) -> None:
     """A node cannot understate what it spent: its records and its ε say what the plan costs."""
-    server = said.server
+    server = statement.server
     try:
-        planned = contract.plan.events(place_of(said, contract))
-        if difference := event_codec.difference(said.spent, planned):
+        planned = contract.plan.events(place_of(statement, contract))
+        if difference := event_codec.describe_difference(statement.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
-        if not 0 <= said.before <= MOST_EARLIER_ROUNDS:
+        if not 0 <= statement.before <= MOST_EARLIER_ROUNDS:
             raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
-        for job in said.earlier:
-            _check_earlier(said, job, contract)
-        if len({job.job for job in said.earlier} | {contract.job}) <= len(said.earlier):
+        for job in statement.earlier:
+            _check_earlier(statement, job, contract)
+        if len({job.job for job in statement.earlier} | {contract.job}) <= len(statement.earlier):
             raise PeerError(f"{server} tells of one earlier job twice")
     except PeerError:
         raise
@@ -332,36 +348,44 @@ def _check_events(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of events that cannot be read: {error}") from None
 
 
-def place_of(said: Statement, contract: Contract) -> Place:
+def place_of(statement: Statement, contract: JobTerms) -> ServerSpec:
     """What a server says of its records.
 
     Parameters
     ----------
-    said : Statement
+    statement : Statement
         Its statement.
     contract : Contract
         The job.
 
     Returns
     -------
-    Place
+    ServerSpec
         With the smallest and the largest ε alone.
     """
     return contract.place(
-        said.server, records=said.records, epsilons=(said.epsilon, said.label_epsilon)
+        statement.server,
+        records=statement.records,
+        epsilons=(statement.epsilon, statement.label_epsilon),
     )
 
 
-def _check_earlier(said: Statement, job: Earlier, contract: Contract) -> None:
+def _check_earlier(statement: Statement, job: Earlier, contract: JobTerms) -> None:
     plan = TrainingPlan.from_dict(dict(job.plan))
     before = replace(contract, job=job.job, study=job.study, plan=plan)
     if before.digest != job.terms or not 1 <= job.rounds <= before.plan.rounds:
-        raise PeerError(f"{said.server} tells of an earlier job {job.job} with impossible terms")
-    planned = replace(plan, rounds=job.rounds).events(place_of(said, contract))
-    told = tuple(event_codec.event_of(values) for values in job.events)
-    known = event_groups.summed(planned)
-    older = [replace(e, solver_slack=None) if isinstance(e, IterateReleased) else e for e in known]
-    difference = event_codec.difference(told, known)
-    if difference and event_codec.difference(told, older):  # nodes told it without the slack
-        sentence = f"{said.server} tells another spending of job {job.job} than its plan's"
+        raise PeerError(
+            f"{statement.server} tells of an earlier job {job.job} with impossible terms"
+        )
+    planned = replace(plan, rounds=job.rounds).events(place_of(statement, contract))
+    events = tuple(event_codec.decode_event(values) for values in job.events)
+    expected = event_groups.merge_iterates(planned)
+    older = [
+        replace(e, solver_slack=None) if isinstance(e, IterateReleased) else e for e in expected
+    ]
+    difference = event_codec.describe_difference(events, expected)
+    if difference and event_codec.describe_difference(
+        events, older
+    ):  # nodes told it without the slack
+        sentence = f"{statement.server} tells another spending of job {job.job} than its plan's"
         raise PeerError(f"{sentence}: {difference}")

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from pdml.errors import PeerError
 from pdml.formats import Format, decode
-from pdml.node.crypto.signing import Identity, verified
+from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.node.job import sums_participant
-from pdml.node.protocol.job_terms import FLOATS, Contract
+from pdml.node.protocol.job_terms import FLOATS, JobTerms
 
 FORMAT = Format(name="training message", version=2)
 ENVELOPE = 1024  # bytes a message may need beyond its payload
@@ -92,7 +92,7 @@ def hash_of(payload: bytes) -> str:
 
 
 def vector(
-    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
+    contract: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
 ) -> bytes:
     """One release, signed for one neighbour; the same arguments give the same bytes."""
     return _signed(
@@ -113,7 +113,7 @@ def vector(
 
 
 def hello(
-    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any
+    contract: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any
 ) -> bytes:
     """``standing``: the fields that only a `Hello` has."""
     return _signed(
@@ -149,7 +149,7 @@ def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
 
 
 def open_vector(
-    data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
+    data: bytes, contract: JobTerms, *, carrier: str, me: str, keys: Mapping[str, str]
 ) -> tuple[Vector, NDArray[Any]]:
     """Check a release from ``carrier`` (the name the transport gives its sender) and unpack it."""
     message = _opened(Vector, data, contract, carrier=carrier, me=me, keys=keys)
@@ -173,7 +173,7 @@ def open_vector(
     return message, values
 
 
-def unsound(values: NDArray[Any], contract: Contract) -> str:
+def unsound(values: NDArray[Any], contract: JobTerms) -> str:
     """Why no honest server has released this; "" if one may have.
 
     Parameters
@@ -189,7 +189,7 @@ def unsound(values: NDArray[Any], contract: Contract) -> str:
         Words for "it sent a vector ...". Of a masked row nothing can be said.
     """
     if contract.sums:
-        if not contract.masked and sums_participant.beyond(values, contract):
+        if not contract.masked and sums_participant.exceeds_plausible_bound(values, contract):
             return "with a sum that no number of records has"
         return ""
     if not np.isfinite(values).all():
@@ -202,7 +202,7 @@ def unsound(values: NDArray[Any], contract: Contract) -> str:
 
 
 def open_hello(
-    data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
+    data: bytes, contract: JobTerms, *, carrier: str, me: str, keys: Mapping[str, str]
 ) -> Hello:
     message = _opened(Hello, data, contract, carrier=carrier, me=me, keys=keys)
     if not (
@@ -234,8 +234,8 @@ def voucher_of(message: Vector) -> Voucher:
     Voucher
         With the same signature, which `vouched` checks.
     """
-    said = (message.version, message.contract, message.round, message.sender, message.recipient)
-    return Voucher(*said, hash_of(message.payload), message.signature)
+    header = (message.version, message.contract, message.round, message.sender, message.recipient)
+    return Voucher(*header, hash_of(message.payload), message.signature)
 
 
 def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
@@ -254,8 +254,8 @@ def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
         False also if the sender has no key or speaks another version.
     """
     key = keys.get(voucher.sender, "")
-    known = voucher.version == FORMAT.version
-    return known and verified(key, _signable(voucher), voucher.signature)
+    is_current = voucher.version == FORMAT.version
+    return is_current and verify_signature(key, _signable(voucher), voucher.signature)
 
 
 def _signable(message: Vector | Voucher | Hello) -> bytes:
@@ -266,7 +266,7 @@ def _signable(message: Vector | Voucher | Hello) -> bytes:
 def _opened(
     kind: type[Message],
     data: bytes,
-    contract: Contract,
+    contract: JobTerms,
     *,
     carrier: str,
     me: str,
@@ -302,6 +302,6 @@ def _opened(
         )
     if message.recipient != me:
         raise PeerError(f"{carrier} sent a message that was meant for {message.recipient!r}")
-    if not verified(keys[message.sender], _signable(message), message.signature):
+    if not verify_signature(keys[message.sender], _signable(message), message.signature):
         raise PeerError(f"{carrier} sent a message whose signature is not {message.sender}'s")
     return message

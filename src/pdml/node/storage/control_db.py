@@ -21,7 +21,7 @@ from pdml.node.storage.sqlite_store import Store
 FORMAT = Format(name="desk", version=1)
 
 DESK = "desk.db"
-ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = (
+PENDING, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = (
     "asked",
     "allowed",
     "accepted",
@@ -73,18 +73,18 @@ class Attempt:
 
     def to_dict(self) -> dict[str, str]:
         """What an operator wants to know, for JSON."""
-        told = {"job": self.job, "offered_by": self.offerer, "state": self.state}
-        return told | {"sentence": self.sentence, "digest": self.digest}
+        fields = {"job": self.job, "offered_by": self.offerer, "state": self.state}
+        return fields | {"sentence": self.sentence, "digest": self.digest}
 
 
 def current_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """The job that a node is in, whatever was offered since; else what was offered last."""
-    under_way = [each for each in attempts if each.state in (ACCEPTED, BEGUN)]
+    under_way = [attempt for attempt in attempts if attempt.state in (ACCEPTED, BEGUN)]
     return next(reversed(under_way or attempts), None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class OperatorCommand:
     """What somebody at this machine wants: to offer a job (its terms in ``content``), or to stop
     one.
     """
@@ -94,7 +94,7 @@ class Wish:
     content: dict[str, Any]
 
 
-class Desk:
+class ControlDatabase:
     """Open in several processes at once; every method is one transaction."""
 
     def __init__(self, folder: Path) -> None:
@@ -135,7 +135,7 @@ class Desk:
     def waiting(self, offerer: str) -> int:
         """How many offers of a member the operator is asked about."""
         query = "SELECT count(*) FROM attempts WHERE offerer = ? AND state = ?"
-        return int(self._db.row(query, (offerer, ASKED))[0])
+        return int(self._db.row(query, (offerer, PENDING))[0])
 
     def _attempts(self, where: str, *values: str) -> list[Attempt]:
         columns = "attempt, job, contract, offerer, offer, state, sentence"
@@ -178,7 +178,7 @@ class Desk:
             query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ?"
             self._db.change(query, (state, sentence, attempt))
 
-    def decide(self, asked: Attempt, state: str, sentence: str = "") -> bool:
+    def decide(self, attempt: Attempt, state: str, sentence: str = "") -> bool:
         """The operator's answer to exactly this offer; False if it waits no more. Who is accepted
         begins anew: what its earlier jobs left unfinished is held against it no more.
         """
@@ -187,10 +187,10 @@ class Desk:
                 "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND offer = ? "
                 "AND state = ?"
             )
-            values = (state, sentence, asked.attempt, asked.offer, ASKED)
+            values = (state, sentence, attempt.attempt, attempt.offer, PENDING)
             done = self._db.change(query, values) > 0
             if done and state == ALLOWED:
-                self._db.change("DELETE FROM unfinished WHERE offerer = ?", (asked.offerer,))
+                self._db.change("DELETE FROM unfinished WHERE offerer = ?", (attempt.offerer,))
             return done
 
     # Jobs that have released something and have no result
@@ -207,37 +207,37 @@ class Desk:
 
     def unfinished(self) -> dict[str, list[str]]:
         """The jobs that count against members, by their offerers."""
-        found: dict[str, list[str]] = {}
+        jobs: dict[str, list[str]] = {}
         for offerer, job in self._db.rows("SELECT offerer, job FROM unfinished ORDER BY 1, 2"):
-            found.setdefault(offerer, []).append(job)
-        return found
+            jobs.setdefault(offerer, []).append(job)
+        return jobs
 
     # Wishes
 
-    def wish(self, what: str, about: str, **content: Any) -> None:
+    def push_command(self, what: str, about: str, **content: Any) -> None:
         with self._transaction():
             self._db.change(
                 "INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)",
                 (what, about, json.dumps(content)),
             )
 
-    def take_wishes(self) -> list[Wish]:
+    def pop_commands(self) -> list[OperatorCommand]:
         """What is wished for; each is taken once."""
         if not self._db.row("SELECT 1 FROM wishes LIMIT 1"):
             return []
         with self._transaction():
             rows = self._db.rows("DELETE FROM wishes RETURNING id, what, about, content")
         return [
-            Wish(what=what, about=about, content=json.loads(content))
+            OperatorCommand(what=what, about=about, content=json.loads(content))
             for _, what, about, content in sorted(rows)
         ]
 
     # Facts
 
-    def tell(self, name: str, value: Any) -> None:
+    def write_status(self, name: str, value: Any) -> None:
         with self._transaction():
             self._db.change("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
-    def told(self, name: str) -> Any:
+    def read_status(self, name: str) -> Any:
         row = self._db.row("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(row[0]) if row else None

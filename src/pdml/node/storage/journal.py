@@ -97,7 +97,7 @@ class Journal:
         self.path = path
         self._lock: int | None = None
         try:
-            self._lock = _held(path)
+            self._lock = _acquire_lock(path)
             self._db = Store(
                 path,
                 pragmas=(
@@ -184,11 +184,11 @@ class Journal:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """On disk when it ends, or not at all."""
-        with self._told(), self._db.transaction():
+        with self._wrap_errors(), self._db.transaction():
             yield
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _wrap_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -277,24 +277,24 @@ class Journal:
         """A neighbour's release of round t: on disk with this node's next one, or by `sync`."""
         columns = "(job, round, sender, digest, payload, signature)"
         values = (job, t, sender, digest, payload, signature)
-        with self._told():
+        with self._wrap_errors():
             self._db.add(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def sync(self) -> None:
         """What was heard is on disk."""
-        with self._told():
+        with self._wrap_errors():
             self._db.sync()
 
     def commit(self, job: str, t: int, *, payload: bytes, events: Sequence[Event]) -> None:
         """Round t: what is sent, and what that spends."""
-        known = self.job(job)
-        if known is None or known.state != RUNNING or known.round != t - 1:
+        entry = self.job(job)
+        if entry is None or entry.state != RUNNING or entry.round != t - 1:
             raise JournalError(
                 f"round {t} of job {job} cannot be committed: the journal stands at round "
-                f"{known and known.round}"
+                f"{entry and entry.round}"
             )
         with self._transaction():
-            self._insert_release(job, known.dataset, t, payload, events)
+            self._insert_release(job, entry.dataset, t, payload, events)
 
     def _insert_release(
         self, job: str, dataset: str, t: int, payload: bytes, events: Sequence[Event]
@@ -311,7 +311,7 @@ class Journal:
             self._db.row("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t))[0]
         )
 
-    def heard(self, job: str, t: int) -> dict[str, bytes]:
+    def inbox(self, job: str, t: int) -> dict[str, bytes]:
         """The payloads of round t by sender."""
         return dict(
             self._db.rows("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t))
@@ -329,7 +329,7 @@ class Journal:
         row = self._db.row(query, (job, t, sender))
         return None if row is None or row[0] is None else bytes(row[0])
 
-    def heard_digests(self, job: str, sender: str) -> list[str]:
+    def inbox_digests(self, job: str, sender: str) -> list[str]:
         """The hashes of what ``sender`` sent, round by round."""
         query = "SELECT digest FROM inbox WHERE job = ? AND sender = ? ORDER BY round"
         return [digest for (digest,) in self._db.rows(query, (job, sender))]
@@ -368,7 +368,7 @@ class Journal:
                 "INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before)
             )
 
-    def known_releases(self, sender: str, dataset: str) -> int:
+    def minimum_releases(self, sender: str, dataset: str) -> int:
         """The least that ``sender`` must have released for its data set, by what it said and what
         arrived here.
         """
@@ -380,11 +380,11 @@ class Journal:
         """
         return int(self._db.row(query, (sender, dataset))[0])
 
-    def known_datasets(self, sender: str) -> list[str]:
+    def released_aliases(self, sender: str) -> list[str]:
         """The aliases of the data sets of which ``sender`` must have released something."""
         query = "SELECT DISTINCT dataset FROM peers WHERE sender = ?"
-        known = (str(alias) for (alias,) in self._db.rows(query, (sender,)))
-        return [alias for alias in known if self.known_releases(sender, alias)]
+        aliases = (str(alias) for (alias,) in self._db.rows(query, (sender,)))
+        return [alias for alias in aliases if self.minimum_releases(sender, alias)]
 
     def standing(self, job: str, sender: str) -> tuple[str, int]:
         """The data set on which ``sender`` says it trains, and its releases before the job."""
@@ -428,7 +428,7 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _held(path: Path) -> int:
+def _acquire_lock(path: Path) -> int:
     """A lock that ends with this process, in a file of its own: closing a database's file would
     drop SQLite's locks.
     """

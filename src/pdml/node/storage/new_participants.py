@@ -40,7 +40,7 @@ def refuse_fresh_budget(
             f"{name} has released something about another data set, and this one would begin with "
             "a whole budget: its operator gives it again with --new-participants if nobody's "
             "record is in both, or else gives the old one, which is in the node's folder, again"
-        ).for_others()
+        ).mark_public()
 
 
 def begins_fresh(journal: Journal, dataset: str, apart_from: Set[str] | None) -> bool:

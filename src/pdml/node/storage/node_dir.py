@@ -27,12 +27,12 @@ from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.public_card import Card
 from pdml.node.crypto.signing import Identity, create_secret
 from pdml.node.job import training_data
-from pdml.node.job.participant import Holdings
+from pdml.node.job.participant import TrainingData
 from pdml.node.storage.journal import Journal
 from pdml.ownership import check_ours
 from pdml.study import Study, frozen_dataset
 from pdml.study.definition import read_text
-from pdml.study.schema.validation import Findings
+from pdml.study.schema.validation import ValidationErrors
 
 CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
     "node.json",
@@ -42,7 +42,7 @@ CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
     "study.toml",
     "journal.db",
 )
-HOUSE = "house.json"
+LOCAL_MODEL = "house.json"
 FORMAT = Format(name="node folder", version=2)
 ASK, BY_STUDY = "ask", "study"
 
@@ -62,14 +62,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Home:
+class NodeDirectory:
     """One organisation's node on its disk: keys, study, records, journal and settings."""
 
     folder: Path
     config: Config
 
     @classmethod
-    def create(cls, folder: Path, name: str, *, accept: str = ASK) -> "Home":
+    def create(cls, folder: Path, name: str, *, accept: str = ASK) -> "NodeDirectory":
         """A new folder with new keys and a card.
 
         Parameters
@@ -83,17 +83,17 @@ class Home:
 
         Returns
         -------
-        Home
+        NodeDirectory
 
         Raises
         ------
         InvalidInput
             If the name is no name, or the folder exists or cannot be made.
         """
-        found = Findings()
-        found.name(("name",), name)
-        if found.mistakes:
-            raise InvalidInput(found.mistakes[0][1])
+        errors = ValidationErrors()
+        errors.name(("name",), name)
+        if errors.mistakes:
+            raise InvalidInput(errors.mistakes[0][1])
         _check_rule(accept)
         folder = folder.absolute()
         try:
@@ -113,7 +113,7 @@ class Home:
         return home
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> "Home":
+    def open(cls, folder: str | os.PathLike[str]) -> "NodeDirectory":
         path = Path(folder).absolute() / CONFIG
         try:
             check_ours(path.parent, "the node's folder", folder=True)
@@ -134,7 +134,7 @@ class Home:
         return cls(folder=Path(folder).absolute(), config=config)
 
     @classmethod
-    def renew(cls, folder: str | os.PathLike[str], name: str = "") -> "Home":
+    def renew(cls, folder: str | os.PathLike[str], name: str = "") -> "NodeDirectory":
         """New keys for a folder that exists, because the old ones are lost or known.
 
         Parameters
@@ -146,7 +146,7 @@ class Home:
 
         Returns
         -------
-        Home
+        NodeDirectory
 
         Raises
         ------
@@ -166,12 +166,12 @@ class Home:
     def path(self, *parts: str) -> Path:
         return self.folder.joinpath(*parts)
 
-    def save(self, **changes: str | bool | dict[str, tuple[str, ...]]) -> "Home":
+    def save(self, **changes: str | bool | dict[str, tuple[str, ...]]) -> "NodeDirectory":
         """The same folder with other settings, on disk."""
         config = msgspec.structs.replace(self.config, **changes)
         _check_rule(config.accept)
         _write(self.folder, config)
-        return Home(folder=self.folder, config=config)
+        return NodeDirectory(folder=self.folder, config=config)
 
     # Keys
 
@@ -212,18 +212,18 @@ class Home:
             If the study pins another key of this node, or one with which nobody has a secret.
         """
         self._must_be_pinned(study)
-        own, found = self.sealing(), {}
+        key, shared_secrets = self.sealing(), {}
         for server in study.servers:
             if server.name == self.name:
                 continue
             try:
-                found[server.name] = own.shared(server.sealing_key)
+                shared_secrets[server.name] = key.shared(server.sealing_key)
             except ValueError:
                 raise InvalidInput(
                     f"the sealing key of {server.name} in the study gives no secret with "
                     f"{self.name}: sums cannot be masked"
-                ).for_others() from None
-        return found
+                ).mark_public() from None
+        return shared_secrets
 
     def card(self) -> Card:
         return Card.of(self.name, self.identity(), self.sealing())
@@ -237,7 +237,7 @@ class Home:
         ``before`` are earlier revisions that this folder has not seen, oldest first.
         """
         self._must_be_pinned(study)
-        training_data.bounded(study)
+        training_data.check_budget_bounds(study)
         if study.relay is None:
             raise InvalidInput(
                 f"the study {study.id} names no relay: nodes would not know where to meet"
@@ -256,11 +256,13 @@ class Home:
                 "differ: make another folder for another study"
             )
         self.path("studies").mkdir(mode=0o700, exist_ok=True)
-        for each in (*before, study):
-            write_private(self.path("studies", f"{each.hash}.json"), each.canonical())
+        for revision in (*before, study):
+            write_private(self.path("studies", f"{revision.hash}.json"), revision.canonical())
         write_private(self.path(STUDY), text.encode())
 
-    def join_file(self, file: Path, *, before: Sequence[Path] = (), accept: str = "") -> "Home":
+    def join_file(
+        self, file: Path, *, before: Sequence[Path] = (), accept: str = ""
+    ) -> "NodeDirectory":
         """Adopt a study, or its next revision, in which nothing but keys and relay may differ.
 
         Parameters
@@ -275,7 +277,7 @@ class Home:
 
         Returns
         -------
-        Home
+        NodeDirectory
             The folder as it is then.
 
         Raises
@@ -293,9 +295,10 @@ class Home:
         entry, card = study.server(self.name), self.card()
         if (entry.signing_key, entry.sealing_key) != (card.signing_key, card.sealing_key):
             others = f"other keys for {self.name} than this folder has"
-            told = others if entry.signing_key else f"no keys for {self.name}"
+            mismatch = others if entry.signing_key else f"no keys for {self.name}"
             raise InvalidInput(
-                f"the study {study.id} pins {told}: `pdml study add-server` pins those of the card "
+                f"the study {study.id} pins {mismatch}: `pdml study add-server` pins those of the "
+                "card "
                 f"with the fingerprint {card.fingerprint}"
             )
         if missing := [server.name for server in study.servers if not server.signing_key]:
@@ -363,10 +366,12 @@ class Home:
             raise DataError(f"{self.name} has no data set: `pdml node data` gives it one")
         return frozen_dataset.open_frozen(self.path(self.config.data))
 
-    def holdings(self) -> Holdings:
-        held = training_data.hold(self.study(), self.name, self.frozen(), before=self.lineage())
-        apart_from = self.config.new_participants.get(held.dataset)
-        return replace(held, apart_from=None if apart_from is None else frozenset(apart_from))
+    def load_training_data(self) -> TrainingData:
+        data = training_data.load_training_data(
+            self.study(), self.name, self.frozen(), before=self.lineage()
+        )
+        apart_from = self.config.new_participants.get(data.dataset)
+        return replace(data, apart_from=None if apart_from is None else frozenset(apart_from))
 
     def evidence(self, job: str) -> Path:
         """Where proofs that a member said two things in this job are kept; statements are in the
@@ -374,15 +379,15 @@ class Home:
         """
         return self.path("evidence", job)
 
-    def house(self, job: str) -> Path:
+    def local_model_path(self, job: str) -> Path:
         """Where the model for this organisation's own use is kept, after an exchange of sums."""
-        return self.path("house", job, HOUSE)
+        return self.path("house", job, LOCAL_MODEL)
 
 
-def _lineage(study: Study, known: dict[str, Study]) -> tuple[str, ...]:
+def _lineage(study: Study, revisions: dict[str, Study]) -> tuple[str, ...]:
     line: list[str] = []
-    while study.replaces in known and study.revises(known[study.replaces]):
-        study = known[study.replaces]
+    while study.replaces in revisions and study.revises(revisions[study.replaces]):
+        study = revisions[study.replaces]
         line.append(study.hash)
     return tuple(line)
 

@@ -421,9 +421,9 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 limits.slack[s],
                 limits.nudge[s],
             )
-            mine = records_of(rows, cuts, s)
+            records = records_of(rows, cuts, s)
             kernel.advance(
-                mine,
+                records,
                 loss,
                 ridges[s],
                 bounds,

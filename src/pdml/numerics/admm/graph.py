@@ -208,7 +208,7 @@ class Graph:
             import networkx as nx
 
         try:
-            drawn = nx.connected_watts_strogatz_graph(
+            network = nx.connected_watts_strogatz_graph(
                 n, k, p, tries=_CONNECTED_TRIES, seed=_generator(rng)
             )
         except nx.NetworkXError as error:
@@ -217,7 +217,7 @@ class Graph:
                 f"no small world of {settings} was connected in {_CONNECTED_TRIES} draws: "
                 "raise k or lower p"
             ) from error
-        return cls(n, tuple(drawn.edges))
+        return cls(n, tuple(network.edges))
 
     @classmethod
     def from_edges(

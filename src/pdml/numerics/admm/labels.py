@@ -23,17 +23,17 @@ def kappa(epsilon: Array | float) -> Array:
 
 def check_epsilons(epsilon: Any, size: int) -> Array:
     """One ε per record, each in (0, ∞]."""
-    given = np.asarray(epsilon)
-    if given.dtype.kind not in "fiu" or given.shape not in ((), (size,)):
-        got = repr(epsilon) if given.ndim == 0 else f"shape {given.shape} of {given.dtype}"
+    epsilons = np.asarray(epsilon)
+    if epsilons.dtype.kind not in "fiu" or epsilons.shape not in ((), (size,)):
+        got = repr(epsilon) if epsilons.ndim == 0 else f"shape {epsilons.shape} of {epsilons.dtype}"
         raise InvalidInput(
             f"epsilon must be one number or one per record ({size} of them), got {got}",
             setting="epsilon",
         )
-    values = np.broadcast_to(given.astype(float), (size,))
+    values = np.broadcast_to(epsilons.astype(float), (size,))
     bad = ~(values > 0)
     if bad.any():
-        where = f" at record {int(np.argmax(bad)) + 1}" if given.ndim else ""
+        where = f" at record {int(np.argmax(bad)) + 1}" if epsilons.ndim else ""
         raise InvalidInput(
             f"epsilon must be > 0, got {values[bad][0]:g}{where}: 0 would report pure noise",
             setting="epsilon",

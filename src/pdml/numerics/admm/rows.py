@@ -74,9 +74,9 @@ def norms(x: Matrix) -> Array:
     )
 
 
-def clip(x: Matrix, bound: float, *, own: bool = False) -> tuple[Matrix, int]:
+def clip(x: Matrix, bound: float, *, in_place: bool = False) -> tuple[Matrix, int]:
     """Shrink rows longer than ``bound`` onto it; return a new matrix and how many rows were shrunk.
-    With ``own`` nobody else has ``x``, and a dense one is changed in its place: pages of fresh
+    With ``in_place`` nobody else has ``x``, and a dense one is changed in its place: pages of fresh
     memory cost more than the arithmetic.
 
     Each row is treated by itself, so clipping reveals nothing about other records. The target is a
@@ -88,8 +88,8 @@ def clip(x: Matrix, bound: float, *, own: bool = False) -> tuple[Matrix, int]:
     factor = np.ones_like(length)
     factor[long] = bound * (1 - resolution) / length[long]
     if not long.any():
-        return x if own else x.copy(), 0
-    if own and not sp.issparse(x):
+        return x if in_place else x.copy(), 0
+    if in_place and not sp.issparse(x):
         np.multiply(x, factor.astype(x.dtype)[:, None], out=x)
         return x, int(long.sum())
     return scale(x, factor), int(long.sum())
@@ -187,16 +187,18 @@ def _sparse_gram(x: Matrix, weights: Array | None) -> Array:
     heavy, left = dense, rest
     if weights is not None:
         heavy, left = weights[:, None] * dense, scale(rest, weights)
-    found = np.empty((len(order), len(order)))
-    found[:some, :some] = dense.T @ heavy
-    found[some:, :some] = rest.T @ heavy
-    found[:some, some:] = found[some:, :some].T
-    found[some:, some:] = (rest.T @ left).toarray()
+    product = np.empty((len(order), len(order)))
+    product[:some, :some] = dense.T @ heavy
+    product[some:, :some] = rest.T @ heavy
+    product[:some, some:] = product[some:, :some].T
+    product[some:, some:] = (rest.T @ left).toarray()
     back = np.argsort(order)
-    return np.asarray(found[np.ix_(back, back)])
+    return np.asarray(product[np.ix_(back, back)])
 
 
-def deal(total: int, groups: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def partition_records(
+    total: int, groups: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
     """A random order of the records and the cuts between ``groups`` groups whose sizes differ by at
     most one.
     """

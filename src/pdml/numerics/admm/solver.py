@@ -24,7 +24,7 @@ from pdml.errors import NotCertified
 from pdml.numerics.admm import kernel, rounding, rows
 from pdml.numerics.admm.losses import Loss
 
-Each = Callable[..., list[Any]]
+ServerMap = Callable[..., list[Any]]
 
 WIDEST = 1500  # unknowns for which a dense Hessian is kept; beyond, conjugate gradients
 COMPILE_FROM = 50_000_000  # stored values x rounds from which numba's start-up pays for itself
@@ -240,13 +240,13 @@ class ManySolvers:
         runs: int,
         threads: int,
         use_numba: Sequence[bool],
-        each: Each,
+        map_servers: ServerMap,
     ) -> None:
         """``use_numba``: one word per server; where they differ, each server's solver goes its own
         way.
         """
         n = len(ridges)
-        self.threads, self.each = threads, each
+        self.threads, self.map_servers = threads, map_servers
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
         self._compiled = (
             compiled_loops()
@@ -255,14 +255,14 @@ class ManySolvers:
         )
         self._rows = None if self._compiled is None else packed(pooled)
 
-        def one(i: int) -> PrimalSolver:
-            mine = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
+        def build_solver(i: int) -> PrimalSolver:
+            matrix = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
             part = (
                 None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
             )
             return PrimalSolver(
-                mine,
+                matrix,
                 loss,
                 ridges[i],
                 codes=codes,
@@ -272,7 +272,7 @@ class ManySolvers:
                 shared=part,
             )
 
-        self.solvers: list[PrimalSolver] = each(one)
+        self.solvers: list[PrimalSolver] = map_servers(build_solver)
         if self._compiled is not None:
             self._place = (
                 self._rows,
@@ -299,7 +299,7 @@ class ManySolvers:
             reached,
             np.zeros(1, dtype=np.int64),
         )
-        self.each(lambda _: self._compiled.advance_many(*problem), range(self.threads))
+        self.map_servers(lambda _: self._compiled.advance_many(*problem), range(self.threads))
         for k in np.flatnonzero(
             ~(reached <= tolerances[:, None]).all(axis=1)
         ):  # the safeguard, for the rare rest
@@ -392,10 +392,10 @@ def _patience(matrix: Matrix, size: int, compiled: bool) -> int:
     m, d = matrix.shape
     inverse = 0.2 * size**3
     if not sp.issparse(matrix):
-        one_pass, gram = 0.45 * m * d, 0.045 * m * d * size
+        pass_cost, gram = 0.45 * m * d, 0.045 * m * d * size
     else:
-        one_pass = (1.6 if compiled else 2.0) * matrix.nnz
+        pass_cost = (1.6 if compiled else 2.0) * matrix.nnz
         gram = 0.4 * matrix.nnz**2 / m if compiled else 0.06 * m * d * size
     if not compiled:
-        one_pass += 60_000.0  # what the interpreter spends around a pass
-    return int(np.clip(5 * (gram + inverse) / max(one_pass, 1.0), 12, 400))
+        pass_cost += 60_000.0  # what the interpreter spends around a pass
+    return int(np.clip(5 * (gram + inverse) / max(pass_cost, 1.0), 12, 400))

@@ -12,7 +12,7 @@ from pdml._types import Array
 Degree = float | Array  # a number, or an array that broadcasts over servers
 
 
-def sum_heard(messages: list[Array], like: Array) -> Array:
+def sum_messages(messages: list[Array], like: Array) -> Array:
     """Σ_l w̃_l in the order given, starting from zero."""
     total = np.zeros_like(like)
     for message in messages:
@@ -20,13 +20,15 @@ def sum_heard(messages: list[Array], like: Array) -> Array:
     return total
 
 
-def dual_step(dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float) -> Array:
+def dual_step(
+    dual: Array, sent: Array, neighbour_sum: Array, *, degree: Degree, penalty: float
+) -> Array:
     """γ_i + β Σ_l (w̃_i - w̃_l)."""
-    return dual + penalty * (degree * sent - heard)
+    return dual + penalty * (degree * sent - neighbour_sum)
 
 
 def primal_target(
-    linear: Array, dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float
+    linear: Array, dual: Array, sent: Array, neighbour_sum: Array, *, degree: Degree, penalty: float
 ) -> Array:
     """The b for which wi_update reads argmin G(w) + (μ_i/2)|w|² - b·w, μ_i = a/n + 2βN_i.
 
@@ -35,7 +37,7 @@ def primal_target(
     rounded once, and the solver's certificate holds a share for it; otherwise long messages that
     cancel would leave their roundings in b.
     """
-    return linear + (penalty * (degree * sent + heard) - dual)
+    return linear + (penalty * (degree * sent + neighbour_sum) - dual)
 
 
 def release_step(point: Array, noise: Array) -> Array:

@@ -47,7 +47,7 @@ def radius(width: int, stddev: float) -> float:
     return float(np.sqrt(2 * width) * stddev)
 
 
-def denoised(
+def estimate_moments(
     noisy: Array, stddev: float, *, intercept: bool = True, constant: float = 0.0
 ) -> Array:
     """A positive definite estimate of S/V from its noisy version.
@@ -82,19 +82,19 @@ def denoised(
         _spiked(noisy, diagonal, stddev),
     )
     parts = [*(_positive(part, floor) for part in by_columns), _rotated(noisy, stddev, floor)]
-    found = np.asarray(sum(parts) / len(parts))
-    return _with_constant(found, noisy, stddev, constant) if intercept and constant else found
+    estimate = np.asarray(sum(parts) / len(parts))
+    return _with_constant(estimate, noisy, stddev, constant) if intercept and constant else estimate
 
 
-def _with_constant(found: Array, noisy: Array, stddev: float, constant: float) -> Array:
+def _with_constant(estimate: Array, noisy: Array, stddev: float, constant: float) -> Array:
     """The same with the constant's square as it is measured and as it is typical, weighted by
     their precisions; the column is scaled as a whole, so that the matrix stays positive.
     """
-    typical, own = constant**2, float(found[-1, -1])
+    typical, current = constant**2, float(estimate[-1, -1])
     trust = 1 / (1 + (stddev / (_ROWS * typical)) ** 2)
-    square = max(typical + trust * (noisy[-1, -1] - typical), _FLOOR * min(typical, own))
-    scale = np.append(np.ones(len(found) - 1), np.sqrt(square / own))
-    return np.asarray(found * scale * scale[:, None])
+    square = max(typical + trust * (noisy[-1, -1] - typical), _FLOOR * min(typical, current))
+    scale = np.append(np.ones(len(estimate) - 1), np.sqrt(square / current))
+    return np.asarray(estimate * scale * scale[:, None])
 
 
 def _floor(trace: float, width: int, stddev: float) -> float:
@@ -121,27 +121,29 @@ def _trace(noisy: Array, stddev: float) -> float:
 
 def _diagonal(noisy: Array, stddev: float) -> Array:
     """Column moments shrunk to their mean by how much they differ beyond noise."""
-    given, trace, width = np.diag(noisy), _trace(noisy, stddev), len(noisy)
-    spread = max(float(given.var()) - stddev**2 * (1 - 1 / width), 0.0)
+    diagonal, trace, width = np.diag(noisy), _trace(noisy, stddev), len(noisy)
+    spread = max(float(diagonal.var()) - stddev**2 * (1 - 1 / width), 0.0)
     trust = spread / (spread + stddev**2) if spread else 0.0
-    shrunk = trace / width + trust * (given - given.mean())
+    shrunk = trace / width + trust * (diagonal - diagonal.mean())
     shrunk = np.maximum(shrunk, _floor(trace, width, stddev))
     return np.asarray(shrunk * (trace / shrunk.sum()))
 
 
 def _entrywise(noisy: Array, diagonal: Array, stddev: float, intercept: bool) -> Array:
-    """Entries beside the diagonal by `_shrunk`: means (the constant's row) apart from the rest."""
+    """Entries beside the diagonal by `_shrink_entries`: means (the constant's row) apart from the
+    rest.
+    """
     width, roots = len(noisy) - intercept, np.sqrt(diagonal)
     result = np.zeros_like(noisy)
     means = [(np.arange(width), np.full(width, width))] if intercept else []
     for pairs in (np.triu_indices(width, 1), *means):
-        result[pairs] = _shrunk(noisy[pairs], stddev / np.sqrt(2), float(diagonal.mean()))
+        result[pairs] = _shrink_entries(noisy[pairs], stddev / np.sqrt(2), float(diagonal.mean()))
     result += result.T
     most = np.outer(roots, roots)
     return np.asarray(np.clip(result, -most, most) + np.diag(diagonal))
 
 
-def _shrunk(values: Array, stddev: float, largest: float) -> Array:
+def _shrink_entries(values: Array, stddev: float, largest: float) -> Array:
     """Posterior means under Σ_k π_k N(0, g_k²), g_0 = 0, π by 30 steps of EM on quantiles."""
     if not len(values):
         return values
@@ -153,8 +155,10 @@ def _shrunk(values: Array, stddev: float, largest: float) -> Array:
     null[0] = _NULL
     weights = np.full(len(scales), 1 / len(scales))
     for _ in range(30):
-        each = likely @ (1 / (weights @ likely))  # Σ of the chance of each scale, over its weight
-        counts = weights * each * (len(values) / len(chosen)) + null
+        responsibilities = likely @ (
+            1 / (weights @ likely)
+        )  # Σ of the chance of each scale, over its weight
+        counts = weights * responsibilities * (len(values) / len(chosen)) + null
         weights = counts / counts.sum()
     likely = _likely(values**2, variance)
     return np.asarray(values * ((weights * scales**2 / variance) @ likely) / (weights @ likely))

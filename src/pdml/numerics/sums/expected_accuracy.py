@@ -16,8 +16,15 @@ from pdml._types import Array
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.interval import UNKNOWN, Number, Range, both, ranged
 from pdml.numerics.sums import multiclass
-from pdml.numerics.sums.fit import Measured, SumsModel
-from pdml.numerics.sums.noise_split import ANY, SEEN, SPLITS, halves, learnt, noise_of_q
+from pdml.numerics.sums.fit import NoisyMoments, SumsModel
+from pdml.numerics.sums.noise_split import (
+    ANY,
+    SPLITS,
+    VISIBLE_DEVIATIONS,
+    correlation_prior,
+    halves,
+    noise_of_q,
+)
 
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
@@ -33,7 +40,7 @@ _MORE = 1.3  # deviations: what is left of the difference between the models of 
 _ANY = (0.0, ANY)  # mean of labels, where the constant column cannot be seen
 _WIDER = 2.0  # as `_ABOVE`: columns of few ones have a few long margins
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
-_PRIOR = learnt(_CORRELATIONS)
+_PRIOR = correlation_prior(_CORRELATIONS)
 _WIDTHS, _STEPS, _FAR = (-2.0, 3.0), 36, 4.0  # log E[z²]; deviations from what is measured
 
 
@@ -50,20 +57,20 @@ class Expectation:
     confidence: float
 
 
-def tells(classes: int) -> bool:
+def supports_classes(classes: int) -> bool:
     """Whether totals of so many classes are asked how good their model is."""
     return classes <= multiclass.MOST
 
 
-def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
+def expect(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Expectation:
     """Accuracy, AUC and calibration of a model.
 
     Parameters
     ----------
-    given : Measured
-        Totals, with a constant column; of classes that `tells` allows.
+    moments : Measured
+        Totals, with a constant column; of classes that `supports_classes` allows.
     model : SumsModel
-        What `fit_measured` made of them.
+        What `fit_moments` made of them.
     loss : Loss
         As in `fit_sums`.
 
@@ -75,15 +82,15 @@ def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
     ----------
     - A function of its arguments alone: the noise that splits the totals is always the same.
     """
-    many, size = len(given.q) > 1, _size(model)
+    many, size = len(moments.q) > 1, _size(model)
     if not size:  # no label said anything
         auc = None if many else UNKNOWN
-        return Expectation(accuracy=UNKNOWN, auc=auc, confidence=1 / max(2, len(given.q)))
+        return Expectation(accuracy=UNKNOWN, auc=auc, confidence=1 / max(2, len(moments.q)))
     if many:
-        found = multiclass.believed(given, model, loss, SPLITS)
-        accuracy = ranged(found.right, found.chance, multiclass.BEYOND)
-        return Expectation(accuracy=accuracy, auc=None, confidence=found.confidence)
-    believed = _believed(_judged(given, model, loss, SPLITS))
+        outcomes = multiclass.accuracy_posterior(moments, model, loss, SPLITS)
+        accuracy = ranged(outcomes.right, outcomes.chance, multiclass.BEYOND)
+        return Expectation(accuracy=accuracy, auc=None, confidence=outcomes.confidence)
+    believed = _margin_posterior(_judged(moments, model, loss, SPLITS))
     gap = believed.gap / (np.sqrt(2) * believed.within)
     return Expectation(
         accuracy=_span(believed.right, believed),
@@ -92,16 +99,16 @@ def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
     )
 
 
-def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
+def gain(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Range:
     """How much more often a model is right than whoever always says the largest class, which the
     same totals tell.
 
     Parameters
     ----------
-    given : Measured
+    moments : Measured
         Totals, with a constant column.
     model : SumsModel
-        What `fit_measured` made of them.
+        What `fit_moments` made of them.
     loss : Loss
         As in `fit_sums`.
 
@@ -114,24 +121,30 @@ def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
     """
     if not _size(model):
         return Range(low=-1.0, middle=0.0, high=1.0)
-    many = len(given.q) > 1
-    known, beyond = (multiclass.believed, multiclass.BEYOND) if many else (_doubted, _BEYOND)
+    many = len(moments.q) > 1
+    posterior, beyond = (
+        (multiclass.accuracy_posterior, multiclass.BEYOND)
+        if many
+        else (_cautious_posterior, _BEYOND)
+    )
     for splits, enough in ((1, 0.0), (SPLITS, _NEAR)):  # one alone has a wider interval
-        believed = known(given, model, loss, splits)
-        found = ranged(believed.right - believed.largest, believed.chance, beyond, least=-1.0)
-        if found.low > enough:
-            return found
-    return replace(found, low=min(found.low, 0.0))
+        believed = posterior(moments, model, loss, splits)
+        interval = ranged(believed.right - believed.largest, believed.chance, beyond, least=-1.0)
+        if interval.low > enough:
+            return interval
+    return replace(interval, low=min(interval.low, 0.0))
 
 
-def _doubted(given: Measured, model: SumsModel, loss: Loss, splits: int) -> "_Believed":
+def _cautious_posterior(
+    moments: NoisyMoments, model: SumsModel, loss: Loss, splits: int
+) -> "_MarginPosterior":
     """What is possible where nothing is taken for typical that cannot be seen."""
-    said = _judged(given, model, loss, splits)
-    seen = given.s[-1, -1] > SEEN * given.square
-    balance = said.counted if seen else _ANY
-    if given.constant:  # then shares can be read where the constant itself cannot
-        balance = both(*said.counted, *_ANY)
-    return _believed(replace(said, balance=balance), below=_WIDER, above=_WIDER)
+    evidence = _judged(moments, model, loss, splits)
+    visible = moments.s[-1, -1] > VISIBLE_DEVIATIONS * moments.square
+    balance = evidence.counted if visible else _ANY
+    if moments.constant:  # then shares can be read where the constant itself cannot
+        balance = both(*evidence.counted, *_ANY)
+    return _margin_posterior(replace(evidence, balance=balance), below=_WIDER, above=_WIDER)
 
 
 def _size(model: SumsModel) -> float:
@@ -140,7 +153,7 @@ def _size(model: SumsModel) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Believed:
+class _MarginPosterior:
     """What is possible, and the chance of each: axes are correlation of y and z, log variance of
     z, mean of y, mean of z.
     """
@@ -155,22 +168,24 @@ class _Believed:
     centre: Array  # mean of z
 
 
-def _believed(said: "_Said", *, below: float = _BELOW, above: float = _ABOVE) -> _Believed:
+def _margin_posterior(
+    evidence: "_MarginEvidence", *, below: float = _BELOW, above: float = _ABOVE
+) -> _MarginPosterior:
     """``below``, ``above``: how far the log variance of z may lie from what is typical."""
-    correlation, square = _CORRELATIONS[:, None, None, None], _squares(said)[:, None, None]
-    balance, balanced = _nodes(*said.balance)
+    correlation, square = _CORRELATIONS[:, None, None, None], _squares(evidence)[:, None, None]
+    balance, balanced = _nodes(*evidence.balance)
     balance, balanced = balance[:, None].clip(-_MOST, _MOST), balanced[:, None]
-    usual, rest = max(1 - said.own**2, _LEAST), 1 - correlation**2  # variance of z
-    wider = np.sqrt(np.maximum(square - said.own**2, _LEAST) * rest / usual)
-    centre, centred = _centres(said, wider)
+    usual, rest = max(1 - evidence.model_centre**2, _LEAST), 1 - correlation**2  # variance of z
+    wider = np.sqrt(np.maximum(square - evidence.model_centre**2, _LEAST) * rest / usual)
+    centre, centred = _centres(evidence, wider)
     inner = np.maximum(square - centre**2, _LEAST * square)
-    typical = usual * (1 + said.unseen * correlation**2 / rest)
+    typical = usual * (1 + evidence.unseen * correlation**2 / rest)
     wide, mixed = np.log(inner / typical) - _TYPICAL, 1 - balance**2
     shared = correlation * np.sqrt(inner * mixed)  # cov(y, z)
-    blur = np.sqrt(said.told[1] ** 2 + said.report * square)
+    blur = np.sqrt(evidence.label_product[1] ** 2 + evidence.report * square)
     log = np.log(square / inner / blur) - 0.5 * (  # dlog(inner)/dlog(square)
-        ((said.told[0] - shared - balance * centre) / blur) ** 2
-        + ((said.square[0] - square) / said.square[1]) ** 2
+        ((evidence.label_product[0] - shared - balance * centre) / blur) ** 2
+        + ((evidence.square[0] - square) / evidence.square[1]) ** 2
     )
     log = np.where(square > centre**2, log, -np.inf)
     # E[y z] is measured with normal noise: by a prior even in it, quantiles are confidence limits.
@@ -180,10 +195,10 @@ def _believed(said: "_Said", *, below: float = _BELOW, above: float = _ABOVE) ->
     even = _weigh(log - 0.5 * (wide / below) ** 2, slope, nodes)
 
     positive, gap = (1 + balance) / 2, 2 * shared / mixed
-    within = np.sqrt(inner * (1 - (1 - said.humps) * correlation**2))
+    within = np.sqrt(inner * (1 - (1 - evidence.humps) * correlation**2))
     right = positive * _special.ndtr((centre + gap * (1 - positive)) / within)
     right += (1 - positive) * _special.ndtr(-(centre - gap * positive) / within)
-    return _Believed(
+    return _MarginPosterior(
         chance=chance,
         even=even,
         right=right,
@@ -201,7 +216,7 @@ def _weigh(log: Array, prior: Array, nodes: Array) -> Array:
     return np.asarray(chance / chance.sum())
 
 
-def _span(values: Array, believed: _Believed) -> Range:
+def _span(values: Array, believed: _MarginPosterior) -> Range:
     """What holds whether or not a model that has learnt nothing is likely: that decides where noise
     hides what was learnt, and nothing that was released can tell.
     """
@@ -213,7 +228,7 @@ def _span(values: Array, believed: _Believed) -> Range:
     )
 
 
-def _confidence(size: float, believed: _Believed) -> float:
+def _confidence(size: float, believed: _MarginPosterior) -> float:
     """The mean of e^|z|/(1 + e^|z|)."""
     chance, centre = believed.chance, believed.centre
     typical = _special.ndtri((np.arange(512) + 0.5) / 512)
@@ -228,68 +243,73 @@ def _nodes(mean: Number, deviation: Number) -> tuple[Array, Array]:
     return mean + deviation * at, weights / weights.sum()
 
 
-def _squares(said: "_Said") -> Array:
+def _squares(evidence: "_MarginEvidence") -> Array:
     """E[z²] that are possible, evenly in their logarithms: finely where it was measured well. None
     is smaller than E[z]², whatever noise says of both.
     """
-    (value, deviation), (centre, blur) = said.square, said.centre
+    (value, deviation), (centre, blur) = evidence.square, evidence.centre
     most = max(value + _FAR * deviation, (abs(centre) + _FAR * blur) ** 2)
     ends = np.log(np.maximum([value - _FAR * deviation, most], 1e-9))
     low, high = np.clip(ends, *_WIDTHS)
     return np.exp(np.linspace(low, max(high, low + 0.1), _STEPS))
 
 
-def _centres(said: "_Said", wider: Array) -> tuple[Array, Array]:
+def _centres(evidence: "_MarginEvidence", wider: Array) -> tuple[Array, Array]:
     """The same for E[z], which may lie far from the model's own estimate: columns whose means noise
     hides can add up along the weights. ``wider``: than the model has it, the deviation of z.
     """
-    points, weights, (value, deviation) = [], [], said.centre
+    points, weights, (value, deviation) = [], [], evidence.centre
     for chance, drift in _DRIFTS:
-        away, blur = (value - said.own) / wider, deviation / wider
+        away, blur = (value - evidence.model_centre) / wider, deviation / wider
         at, weight = _nodes(*both(away, blur, np.zeros_like(wider), drift))
         total = np.hypot(drift * wider, deviation)
-        points.append(said.own + wider * at)
-        weights.append(weight * chance * np.exp(-0.5 * ((value - said.own) / total) ** 2) / total)
+        points.append(evidence.model_centre + wider * at)
+        weights.append(
+            weight * chance * np.exp(-0.5 * ((value - evidence.model_centre) / total) ** 2) / total
+        )
     return np.concatenate(points, axis=-1), np.concatenate(weights, axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
+class _MarginEvidence:
     """What totals say of margins z with E[z²] = 1 under the model's own S: pairs are measured
     numbers with their deviations.
     """
 
-    told: tuple[float, float]  # E[y z]; the deviation without what `report` adds
+    label_product: tuple[float, float]  # E[y z]; the deviation without what `report` adds
     report: float  # variance that labels' own noise adds to E[y z], of E[z²]
     square: tuple[float, float]  # E[z²]
     centre: tuple[float, float]  # E[z]
-    own: float  # the same, as the model has it
+    model_centre: float  # the same, as the model has it
     balance: tuple[float, float]  # E[y]
     counted: tuple[float, float]  # the same, whatever is typical
     humps: float  # by how much Gaussian classes are too far apart
     unseen: float  # how little of what lies between classes the model's S can have
 
 
-def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
-    s, c, noise = model.moments, loss.label_weight, noise_of_q(given, model.moments)
-    own, unit = _margins(model.weights, s), float(np.sqrt(s[-1, -1]))
-    told, square, centre = [], [], []
-    for half in halves(given, model, loss, splits, part=_PART):
-        w, q, square_noise = _margins(half.weights, s), given.q - half.q, given.s - half.s
-        told.append(half.q[0] @ w + q[0] @ own)
-        square.append(w @ half.s @ w + own @ square_noise @ own)
-        centre.append(w @ half.s[:, -1] + own @ square_noise[:, -1])
-    length = float(np.linalg.norm(own))
-    alone = given.square * length**2  # deviation of E[z²]
+def _judged(moments: NoisyMoments, model: SumsModel, loss: Loss, splits: int) -> _MarginEvidence:
+    s, c, noise = model.moments, loss.label_weight, noise_of_q(moments, model.moments)
+    model_weights, unit = _margins(model.weights, s), float(np.sqrt(s[-1, -1]))
+    label_products, square, centre = [], [], []
+    for half in halves(moments, model, loss, splits, part=_PART):
+        w, q, square_noise = _margins(half.weights, s), moments.q - half.q, moments.s - half.s
+        label_products.append(half.q[0] @ w + q[0] @ model_weights)
+        square.append(w @ half.s @ w + model_weights @ square_noise @ model_weights)
+        centre.append(w @ half.s[:, -1] + model_weights @ square_noise[:, -1])
+    length = float(np.linalg.norm(model_weights))
+    alone = moments.square * length**2  # deviation of E[z²]
     blurred = np.sqrt(noise[-1, -1]) / unit / c
-    counted = float(given.q[0, -1] / unit / c), float(_MORE * blurred)
-    beside = given.square * length / np.sqrt(2) / unit
-    return _Said(
-        told=(float(np.mean(told)) / c, max(_MORE * given.label * length / c, 1e-2)),
-        report=_MORE**2 * given.report / c**2,
+    counted = float(moments.q[0, -1] / unit / c), float(_MORE * blurred)
+    beside = moments.square * length / np.sqrt(2) / unit
+    return _MarginEvidence(
+        label_product=(
+            float(np.mean(label_products)) / c,
+            max(_MORE * moments.label * length / c, 1e-2),
+        ),
+        report=_MORE**2 * moments.report / c**2,
         square=(float(np.mean(square)), max(_MORE * alone, 1e-2)),
         centre=(float(np.mean(centre)) / unit, float(_MORE * beside)),
-        own=float(own @ s[:, -1] / unit),
+        model_centre=float(model_weights @ s[:, -1] / unit),
         balance=both(*counted, 0.0, _BALANCE),
         counted=counted,
         humps=_humps(s),

@@ -49,7 +49,7 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class NoisyMoments:
     """Totals per record, in units of rows with norm <= 1, and the deviations of what was added."""
 
     q: Array  # (C, d): Q/V
@@ -124,14 +124,14 @@ def fit_sums(
     >>> bool(model.weights[0, 0] > model.weights[0, 1] > 0)
     True
     """
-    given = measured(
+    moments = normalise_totals(
         totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept, constant=constant
     )
-    model = fit_measured(given, loss)
+    model = fit_moments(moments, loss)
     return replace(model, weights=model.weights / norm_bound)
 
 
-def measured(
+def normalise_totals(
     totals: Sums,
     noise: Noise,
     *,
@@ -139,11 +139,11 @@ def measured(
     norm_bound: float = 1.0,
     intercept: bool = True,
     constant: float = 0.0,
-) -> Measured:
-    """Totals as `fit_measured` takes them; parameters as in `fit_sums`."""
+) -> NoisyMoments:
+    """Totals as `fit_moments` takes them; parameters as in `fit_sums`."""
     _check(totals, norm_bound)
     size, codes = totals.size * norm_bound, len(totals.label_sum)
-    return Measured(
+    return NoisyMoments(
         q=totals.label_sum / size,
         s=totals.square_sum / (size * norm_bound),
         label=noise.label / size,
@@ -154,12 +154,12 @@ def measured(
     )
 
 
-def fit_measured(given: Measured, loss: Loss) -> SumsModel:
+def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
     """`fit_sums` for moments per record, of rows with norm <= 1.
 
     Parameters
     ----------
-    given : Measured
+    moments : Measured
         Moments and their noise.
     loss : Loss
         As in `fit_sums`.
@@ -168,55 +168,61 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     -------
     SumsModel
     """
-    s = denoise.denoised(given.s, given.square, intercept=given.intercept, constant=given.constant)
-    known = moments_of(given, s, loss)
-    q, linear = known.q, posterior(known)
-    doubt = min(1.0, denoise.radius(len(s), given.square) / float(known.values[-1]))
-    share = _share(linear, q, s, given.intercept) * _SHARE * doubt
-    direction = without_constant(linear + share * q, given.intercept)
-    scale, offsets = scale_offset.settled(_told(direction, linear, q, s, given), loss)
+    s = denoise.estimate_moments(
+        moments.s, moments.square, intercept=moments.intercept, constant=moments.constant
+    )
+    label_moments = moments_of(moments, s, loss)
+    q, linear = label_moments.q, posterior(label_moments)
+    doubt = min(1.0, denoise.radius(len(s), moments.square) / float(label_moments.values[-1]))
+    share = _share(linear, q, s, moments.intercept) * _SHARE * doubt
+    direction = without_constant(linear + share * q, moments.intercept)
+    scale, offsets = scale_offset.fit_scale_and_offset(
+        _compute_margin_moments(direction, linear, q, s, moments), loss
+    )
     weights = scale * direction
-    if given.intercept:
+    if moments.intercept:
         weights[:, -1] = offsets / np.sqrt(s[-1, -1])
     return SumsModel(weights=weights, moments=s, linear=linear, share=share, scale=scale)
 
 
-def _told(
-    direction: Array, linear: Array, q: Array, s: Array, given: Measured
-) -> scale_offset.Told:
+def _compute_margin_moments(
+    direction: Array, linear: Array, q: Array, s: Array, moments: NoisyMoments
+) -> scale_offset.MarginMoments:
     """What totals tell of margins along directions without the constant column, which is taken for
     the same in every row.
     """
     unit = float(np.sqrt(s[-1, -1]))
-    constant = s[:, -1] / unit if given.intercept else np.zeros(len(s))
+    constant = s[:, -1] / unit if moments.intercept else np.zeros(len(s))
     centred, mean = s - np.outer(constant, constant), direction @ constant
-    own = linear[:, -1] * unit if given.intercept else np.zeros(len(linear))
-    return scale_offset.Told(
+    offsets = linear[:, -1] * unit if moments.intercept else np.zeros(len(linear))
+    return scale_offset.MarginMoments(
         mean=mean,
         covariance=direction @ centred @ direction.T,
-        noisy=float(np.sum((direction @ given.s) * direction) - mean @ mean),
-        doubt=given.square * float(np.linalg.norm(direction.T @ direction)),
+        noisy=float(np.sum((direction @ moments.s) * direction) - mean @ mean),
+        doubt=moments.square * float(np.linalg.norm(direction.T @ direction)),
         shared=float(np.sum((linear @ centred) * direction)),
         classes=q[:, -1] / unit,
-        own=own,
+        constant=offsets,
         believed=linear @ constant,
-        blur=hypot(given.label / unit, sqrt(given.report)),
-        offset=given.intercept,
+        blur=hypot(moments.label / unit, sqrt(moments.report)),
+        offset=moments.intercept,
     )
 
 
-def moments_of(given: Measured, s: Array, loss: Loss) -> Moments:
+def moments_of(moments: NoisyMoments, s: Array, loss: Loss) -> Moments:
     """What `posterior` takes, of moments whose S without noise is ``s``."""
-    q = given.q if len(given.q) == 1 else given.q - given.q.mean(axis=0)  # codes add up to 1
+    q = (
+        moments.q if len(moments.q) == 1 else moments.q - moments.q.mean(axis=0)
+    )  # codes add up to 1
     values, vectors = np.linalg.eigh(s)
     return Moments(
         q=q,
         values=values,
         vectors=vectors,
-        label=given.label,
-        report=given.report,
+        label=moments.label,
+        report=moments.report,
         deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, len(q))))),
-        intercept=given.intercept,
+        intercept=moments.intercept,
     )
 
 
@@ -236,7 +242,7 @@ def _check(totals: Sums, norm_bound: float) -> None:
 
 def _share(linear: Array, q: Array, s: Array, intercept: bool) -> float:
     """How much of q is as long as β, in all columns but the constant one."""
-    parts = (without_constant(each, intercept) for each in (linear, q))
+    parts = (without_constant(vectors, intercept) for vectors in (linear, q))
     mean, news = (float(np.sqrt(np.sum((part @ s) * part))) for part in parts)
     return mean / news if news else 0.0
 

@@ -11,12 +11,12 @@ from math import hypot
 import numpy as np
 
 from pdml.numerics.admm.losses import Loss
-from pdml.numerics.sums.fit import Measured, Noise, SumsModel, fit_measured, measured
+from pdml.numerics.sums.fit import Noise, NoisyMoments, SumsModel, fit_moments, normalise_totals
 from pdml.numerics.sums.statistics import Sums
 
 
-def fit_house(
-    own: Sums,
+def fit_local_model(
+    local: Sums,
     others: Sums,
     noise: Noise,
     *,
@@ -29,7 +29,7 @@ def fit_house(
 
     Parameters
     ----------
-    own : Sums
+    local : Sums
         Exact, of this server's records.
     others : Sums
         The total of all other servers, noise included.
@@ -47,29 +47,29 @@ def fit_house(
 
     Guarantees
     ----------
-    - As the others' noise grows, the result tends to the model from ``own`` alone.
+    - As the others' noise grows, the result tends to the model from ``local`` alone.
     """
     exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for people's own coins
-    mine = measured(own, exact, loss=loss, norm_bound=norm_bound)
-    theirs = measured(others, noise, loss=loss, norm_bound=norm_bound)
-    features = np.diag(mine.s)[: own.width - intercept]
+    local_moments = normalise_totals(local, exact, loss=loss, norm_bound=norm_bound)
+    theirs = normalise_totals(others, noise, loss=loss, norm_bound=norm_bound)
+    features = np.diag(local_moments.s)[: local.width - intercept]
     typical = float(features.mean()) if features.size else 1.0  # of x_i x_k
-    label = _share(mine.report * typical, theirs.report * typical + theirs.label**2)
+    label = _share(local_moments.report * typical, theirs.report * typical + theirs.label**2)
     here, there = typical**2 + noise.coded / 2, theirs.square**2 / 2
-    square = _share(here / own.size, typical**2 / others.size + there)
-    both = Measured(
-        q=(1 - label) * mine.q + label * theirs.q,
-        s=(1 - square) * mine.s + square * theirs.s,
+    square = _share(here / local.size, typical**2 / others.size + there)
+    both = NoisyMoments(
+        q=(1 - label) * local_moments.q + label * theirs.q,
+        s=(1 - square) * local_moments.s + square * theirs.s,
         label=label * theirs.label,
-        square=hypot((1 - square) * mine.square, square * theirs.square),
-        report=(1 - label) ** 2 * mine.report + label**2 * theirs.report,
+        square=hypot((1 - square) * local_moments.square, square * theirs.square),
+        report=(1 - label) ** 2 * local_moments.report + label**2 * theirs.report,
         intercept=intercept,
         constant=constant,
     )
-    model = fit_measured(both, loss)
+    model = fit_moments(both, loss)
     return replace(model, weights=model.weights / norm_bound)
 
 
-def _share(mine: float, theirs: float) -> float:
+def _share(local: float, theirs: float) -> float:
     """The weight of theirs in the mean with the least variance."""
-    return mine / (mine + theirs) if mine + theirs else 0.5
+    return local / (local + theirs) if local + theirs else 0.5

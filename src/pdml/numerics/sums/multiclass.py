@@ -18,17 +18,17 @@ import numpy as np
 from pdml._types import Array
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.interval import both
-from pdml.numerics.sums.fit import Measured, SumsModel
+from pdml.numerics.sums.fit import NoisyMoments, SumsModel
 from pdml.numerics.sums.noise_split import (
     ANY,
     CENTRE,
-    SEEN,
     SPREAD,
     VARIANCE,
+    VISIBLE_DEVIATIONS,
+    correlation_prior,
+    deviation_factor,
     halves,
-    learnt,
     noise_of_q,
-    widened,
 )
 from pdml.numerics.sums.normals import normals, root_of
 
@@ -41,7 +41,7 @@ _FEWEST = 32
 _DRAWS = 7  # of the shares of classes, and of where scores are centred
 _CORRELATIONS = np.linspace(-0.3, 0.97, 33)
 _VARIANCES = np.linspace(-1.0, 1.6, 11)
-_PRIOR = learnt(_CORRELATIONS)
+_PRIOR = correlation_prior(_CORRELATIONS)
 _BALANCE = 0.6  # shares about equal ones
 _HARDLY = 0.1  # of its size, that a belief has in favour of any class; 1 or more is usual
 _RAREST = 0.02  # share of a class, of an equal one
@@ -50,7 +50,7 @@ _UNLIKELY = 1e-3  # beside the likeliest: not looked at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Believed:
+class AccuracyPosterior:
     """What is possible, and the chance of each."""
 
     chance: Array
@@ -59,15 +59,17 @@ class Believed:
     confidence: float  # mean probability that the model gives to its own choices
 
 
-def believed(given: Measured, model: SumsModel, loss: Loss, splits: int) -> Believed:
+def accuracy_posterior(
+    moments: NoisyMoments, model: SumsModel, loss: Loss, splits: int
+) -> AccuracyPosterior:
     """What totals leave possible.
 
     Parameters
     ----------
-    given : Measured
+    moments : Measured
         Totals of more than two classes, with a constant column.
     model : SumsModel
-        What `fit_measured` made of them; its weights are not all 0.
+        What `fit_moments` made of them; its weights are not all 0.
     loss : Loss
         As in `fit_sums`.
     splits : int
@@ -75,35 +77,35 @@ def believed(given: Measured, model: SumsModel, loss: Loss, splits: int) -> Beli
 
     Returns
     -------
-    Believed
+    AccuracyPosterior
 
     Guarantees
     ----------
     - A function of its arguments alone.
     """
-    said = _judged(given, model, loss, splits)
+    evidence = _judged(moments, model, loss, splits)
     w = model.weights - model.weights.mean(axis=0)
     size = float(np.sqrt(np.sum((w @ model.moments) * w)))
-    each = [_possible(said, size, *drawn) for drawn in _drawn(said)]
-    logs = np.concatenate([one.logs for one in each])
+    outcomes = [_possible(evidence, size, *draw) for draw in _draw_shares(evidence)]
+    logs = np.concatenate([outcome.logs for outcome in outcomes])
     chance = np.exp(logs - logs.max())
     chance /= chance.sum()
-    many = [len(one.logs) for one in each]
-    return Believed(
+    many = [len(outcome.logs) for outcome in outcomes]
+    return AccuracyPosterior(
         chance=chance,
-        right=np.concatenate([one.right for one in each]),
-        largest=np.repeat([one.largest for one in each], many),
-        confidence=float(chance @ np.repeat([one.sure for one in each], many)),
+        right=np.concatenate([outcome.right for outcome in outcomes]),
+        largest=np.repeat([outcome.largest for outcome in outcomes], many),
+        confidence=float(chance @ np.repeat([outcome.sure for outcome in outcomes], many)),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
+class _ScoreEvidence:
     """Of scores z about their mean over classes, with E|z|² = 1 under the model's own S; pairs are
     measured numbers with their deviations.
     """
 
-    told: tuple[float, float]  # E[z_y]
+    label_score: tuple[float, float]  # E[z_y]
     square: tuple[float, float]  # E|z|²
     centre: tuple[Array, Array]  # (K,): E z
     shares: tuple[Array, Array]  # (K,): of the classes
@@ -117,32 +119,37 @@ def _scores(weights: Array, s: Array) -> Array:
     return np.asarray(w / np.sqrt(max(float(np.sum((w @ s) * w)), 1e-300)))
 
 
-def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
-    s, many, noise = model.moments, len(given.q), noise_of_q(given, model.moments)
-    own, unit = _scores(model.weights, s), np.sqrt(s[-1, -1])
-    told, square, centre = [], [], []
-    for half in halves(given, model, loss, splits, part=_PART):
-        w, q, square_noise = _scores(half.weights, s), given.q - half.q, given.s - half.s
-        told.append(np.sum(half.q * w) + np.sum(q * own))
-        square.append(np.sum((w @ half.s) * w) + np.sum((own @ square_noise) * own))
-        centre.append(w @ half.s[:, -1] + own @ square_noise[:, -1])
-    w, more = own, widened(given.report * many)
+def _judged(moments: NoisyMoments, model: SumsModel, loss: Loss, splits: int) -> _ScoreEvidence:
+    s, many, noise = model.moments, len(moments.q), noise_of_q(moments, model.moments)
+    model_weights, unit = _scores(model.weights, s), np.sqrt(s[-1, -1])
+    label_scores, square, centre = [], [], []
+    for half in halves(moments, model, loss, splits, part=_PART):
+        w, q, square_noise = _scores(half.weights, s), moments.q - half.q, moments.s - half.s
+        label_scores.append(np.sum(half.q * w) + np.sum(q * model_weights))
+        square.append(
+            np.sum((w @ half.s) * w) + np.sum((model_weights @ square_noise) * model_weights)
+        )
+        centre.append(w @ half.s[:, -1] + model_weights @ square_noise[:, -1])
+    w, more = model_weights, deviation_factor(moments.report * many)
     constant = s[:, -1] / unit
     inner = s - np.outer(constant, constant)
     blur = more * np.sqrt(noise[-1, -1]) / unit
-    beside = more * given.square / np.sqrt(2) / unit * np.linalg.norm(w, axis=1)
-    doubt = more * given.square * np.linalg.norm(w @ w.T)
+    beside = more * moments.square / np.sqrt(2) / unit * np.linalg.norm(w, axis=1)
+    doubt = more * moments.square * np.linalg.norm(w @ w.T)
     centred = both(
         np.mean(centre, axis=0) / unit, beside, w @ constant, float(CENTRE / np.sqrt(many))
     )
-    if given.s[-1, -1] <= SEEN * given.square:
+    if moments.s[-1, -1] <= VISIBLE_DEVIATIONS * moments.square:
         centred = np.zeros(many), np.full(many, ANY / np.sqrt(many))
-    return _Said(
-        told=(float(np.mean(told)), max(float(more * np.sqrt(np.sum((w @ noise) * w))), 1e-2)),
+    return _ScoreEvidence(
+        label_score=(
+            float(np.mean(label_scores)),
+            max(float(more * np.sqrt(np.sum((w @ noise) * w))), 1e-2),
+        ),
         square=(float(np.mean(square)), max(float(doubt), 1e-2)),
         centre=centred,
         shares=both(
-            1 / many + (given.q[:, -1] - given.q[:, -1].mean()) / unit,
+            1 / many + (moments.q[:, -1] - moments.q[:, -1].mean()) / unit,
             np.full(many, blur),
             np.full(many, 1 / many),
             _BALANCE / many,
@@ -161,19 +168,19 @@ def _apart(believed: Array) -> Array:
     return np.eye(len(believed)) - 1 / len(believed)
 
 
-def _drawn(said: _Said) -> list[tuple[Array, Array]]:
+def _draw_shares(evidence: _ScoreEvidence) -> list[tuple[Array, Array]]:
     """Shares of classes and centres of scores that are possible: the likeliest, and pairs of others
     about it.
     """
-    many, rng = len(said.spread), np.random.default_rng(0)
+    many, rng = len(evidence.spread), np.random.default_rng(0)
     fresh = rng.normal(size=(_DRAWS // 2, 2, many))
-    found = []
+    draws = []
     for moved in (np.zeros((1, 2, many)), fresh, -fresh):
         for share, centre in moved:
-            p = np.maximum(said.shares[0] + said.shares[1] * share, _RAREST / many)
-            z = said.centre[0] + said.centre[1] * centre
-            found.append((p / p.sum(), z - z.mean()))
-    return found
+            p = np.maximum(evidence.shares[0] + evidence.shares[1] * share, _RAREST / many)
+            z = evidence.centre[0] + evidence.centre[1] * centre
+            draws.append((p / p.sum(), z - z.mean()))
+    return draws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,23 +193,25 @@ class _Possible:
     largest: float  # share of a class
 
 
-def _possible(said: _Said, size: float, shares: Array, centre: Array) -> _Possible:
+def _possible(evidence: _ScoreEvidence, size: float, shares: Array, centre: Array) -> _Possible:
     """``size``: root mean square of the model's scores, of which the softmax tells chances."""
-    width, believed = float(np.trace(said.spread)), float(np.trace(said.apart))
+    width, believed = float(np.trace(evidence.spread)), float(np.trace(evidence.apart))
     correlation, log_variance = (
-        each.ravel() for each in np.meshgrid(_CORRELATIONS, _VARIANCES, indexing="ij")
+        grid.ravel() for grid in np.meshgrid(_CORRELATIONS, _VARIANCES, indexing="ij")
     )
     variance = np.exp(log_variance)
-    told = correlation * np.sqrt(variance * width * (1 - shares @ shares))
+    covariance = correlation * np.sqrt(variance * width * (1 - shares @ shares))
     logs = np.repeat(np.log(_PRIOR), len(_VARIANCES)) - 0.5 * (
-        ((said.told[0] - told - shares @ centre) / said.told[1]) ** 2
-        + ((said.square[0] - variance * width - centre @ centre) / said.square[1]) ** 2
+        ((evidence.label_score[0] - covariance - shares @ centre) / evidence.label_score[1]) ** 2
+        + ((evidence.square[0] - variance * width - centre @ centre) / evidence.square[1]) ** 2
         + ((log_variance - np.log(VARIANCE)) / SPREAD) ** 2
     )
     kept = logs > logs.max() + np.log(_UNLIKELY)
     variance = variance[kept, None, None]
-    means = (told[kept] / believed)[:, None, None] * said.apart / shares[:, None]  # (N, K, K)
-    within = variance * said.spread - np.swapaxes(means, 1, 2) @ (shares[:, None] * means)
+    means = (
+        (covariance[kept] / believed)[:, None, None] * evidence.apart / shares[:, None]
+    )  # (N, K, K)
+    within = variance * evidence.spread - np.swapaxes(means, 1, 2) @ (shares[:, None] * means)
     root = root_of(within)
     points = max(_FEWEST, 2 ** int(np.log2(_POINTS / len(shares))))
     inside = normals(len(shares), points) @ root  # (N, points, K)

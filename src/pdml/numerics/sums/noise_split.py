@@ -11,10 +11,10 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.numerics.admm.losses import Loss
-from pdml.numerics.sums.fit import Measured, SumsModel, fit_measured
+from pdml.numerics.sums.fit import NoisyMoments, SumsModel, fit_moments
 
 SPLITS = 6  # pairs that are averaged
-SEEN = 2.0  # deviations of noise from which the constant column can be seen
+VISIBLE_DEVIATIONS = 2.0  # deviations of noise from which the constant column can be seen
 PART = 0.7  # a
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _INFLATION = 1.1  # of the deviations: a split's model is not quite the released one
@@ -33,22 +33,22 @@ class Half:
     s: Array  # (d, d)
 
 
-def noise_of_q(given: Measured, s: Array) -> Array:
+def noise_of_q(moments: NoisyMoments, s: Array) -> Array:
     """The covariance (d, d) of noise in each row of q; ``s``: S without its noise."""
-    return np.asarray(given.label**2 * np.eye(len(s)) + given.report * s)
+    return np.asarray(moments.label**2 * np.eye(len(s)) + moments.report * s)
 
 
 def halves(
-    given: Measured, model: SumsModel, loss: Loss, many: int, *, part: float = PART
+    moments: NoisyMoments, model: SumsModel, loss: Loss, many: int, *, part: float = PART
 ) -> Iterator[Half]:
     """So many splits of what totals say, by noise that is always the same.
 
     Parameters
     ----------
-    given : Measured
+    moments : Measured
         Totals per record.
     model : SumsModel
-        What `fit_measured` made of them.
+        What `fit_moments` made of them.
     loss : Loss
         As in `fit_sums`.
     many : int
@@ -61,25 +61,25 @@ def halves(
     ------
     Half
     """
-    codes, width = given.q.shape
-    root, rng = np.linalg.cholesky(noise_of_q(given, model.moments)), np.random.default_rng(0)
+    codes, width = moments.q.shape
+    root, rng = np.linalg.cholesky(noise_of_q(moments, model.moments)), np.random.default_rng(0)
     louder = 1 + part**2
     for _ in range(many):
         label = _resize(rng.normal(size=(codes, width)), codes * width) @ root.T
         fresh = rng.normal(size=(width, width))
-        fresh = _resize((fresh + fresh.T) / 2, width * (width + 1) / 2) * given.square
+        fresh = _resize((fresh + fresh.T) / 2, width * (width + 1) / 2) * moments.square
         first = replace(
-            given,
-            q=given.q + part * label,
-            s=given.s + part * fresh,
-            label=given.label * np.sqrt(louder),
-            square=given.square * np.sqrt(louder),
-            report=given.report * louder,
+            moments,
+            q=moments.q + part * label,
+            s=moments.s + part * fresh,
+            label=moments.label * np.sqrt(louder),
+            square=moments.square * np.sqrt(louder),
+            report=moments.report * louder,
         )
         yield Half(
-            weights=fit_measured(first, loss).weights,
-            q=given.q - label / part,
-            s=given.s - fresh / part,
+            weights=fit_moments(first, loss).weights,
+            q=moments.q - label / part,
+            s=moments.s - fresh / part,
         )
 
 
@@ -90,14 +90,14 @@ def _resize(draws: Array, square: float) -> Array:
     return np.asarray(draws * np.sqrt(square / np.sum(draws**2)))
 
 
-def widened(record: float) -> float:
+def deviation_factor(record: float) -> float:
     """By how much what splits say varies more than noise alone makes it; ``record``: one record's
     share of what totals tell.
     """
     return _INFLATION * (1 + _FEW * record)
 
 
-def learnt(correlations: Array) -> Array:
+def correlation_prior(correlations: Array) -> Array:
     """How likely each correlation of margins with classes is before anything is told: a model may
     have learnt nothing, or anything.
     """

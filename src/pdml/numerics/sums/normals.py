@@ -20,9 +20,9 @@ def normals(width: int, points: int) -> Array:
         from scipy.stats import qmc
 
         grid = qmc.Sobol(width, scramble=False).random(points)
-    found = np.asarray(_special.ndtri(grid + 0.5 / points))
-    found.flags.writeable = False
-    return found
+    quantiles = np.asarray(_special.ndtri(grid + 0.5 / points))
+    quantiles.flags.writeable = False
+    return quantiles
 
 
 def root_of(covariance: Array) -> Array:

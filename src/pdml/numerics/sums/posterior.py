@@ -41,27 +41,27 @@ class Moments:
     intercept: bool = True  # whether the last column is the constant one, e
 
 
-def posterior(known: Moments) -> Array:
+def posterior(moments: Moments) -> Array:
     """The posterior mean of β.
 
     Parameters
     ----------
-    known : Moments
+    moments : Moments
         What is known of β.
 
     Returns
     -------
     (C, d) array
     """
-    return _found(known).mean
+    return _compute_posterior(moments).mean
 
 
-def gain(known: Moments) -> Array:
+def gain(moments: Moments) -> Array:
     """The linear map that `posterior` is once its priors are weighed: its row c is gain[c] @ q[c].
 
     Parameters
     ----------
-    known : Moments
+    moments : Moments
         As for `posterior`.
 
     Returns
@@ -69,14 +69,16 @@ def gain(known: Moments) -> Array:
     (C, d, d) array
         What noise in q goes through, as long as it does not change which priors count.
     """
-    found, vectors = _found(known), known.vectors
-    sparse = found.variances is not None  # which stands for j = 0
+    estimate, vectors = _compute_posterior(moments), moments.vectors
+    sparse = estimate.variances is not None  # which stands for j = 0
     mixed, first = np.zeros_like(vectors), len(_EXPLAINED) if sparse else 0
-    for k in np.flatnonzero(found.chance[first:] > 1e-9) + first:
-        mixed += found.chance[k] * found.priors.means(np.eye(len(vectors)), slice(k, k + 1))[0]
-    every = np.repeat((vectors @ mixed.T @ vectors.T)[None], len(known.q), axis=0)
-    if found.variances is not None:
-        every += found.chance[:first].sum() * _maps(known, found.variances)
+    for k in np.flatnonzero(estimate.chance[first:] > 1e-9) + first:
+        mixed += (
+            estimate.chance[k] * estimate.priors.means(np.eye(len(vectors)), slice(k, k + 1))[0]
+        )
+    every = np.repeat((vectors @ mixed.T @ vectors.T)[None], len(moments.q), axis=0)
+    if estimate.variances is not None:
+        every += estimate.chance[:first].sum() * _maps(moments, estimate.variances)
     return every
 
 
@@ -86,14 +88,14 @@ class _Priors:
 
     prior: Array  # τ²A_j, (K, d)
     values: Array
-    own: Array  # e
+    intercept_vector: Array  # e
     free: Array  # G
     spread: Array  # of z under each prior, without the intercept, (K, d)
 
     @property
     def constant(self) -> Array:
         """S e."""
-        return self.values * self.own
+        return self.values * self.intercept_vector
 
     @property
     def length(self) -> Array:
@@ -105,40 +107,45 @@ class _Priors:
 
     def means(self, along: Array, which: slice) -> Array:
         """Posterior means (K, C, d) under some of them, for moments (C, d)."""
-        found = along / self.spread[which, None, :]
-        offset = self.weight[which, None] * (found @ self.constant)
+        terms = along / self.spread[which, None, :]
+        offset = self.weight[which, None] * (terms @ self.constant)
         # the intercept, less what other columns say of it
-        found -= offset[:, :, None] * (self.constant / self.spread[which])[:, None, :]
+        terms -= offset[:, :, None] * (self.constant / self.spread[which])[:, None, :]
         return np.asarray(
-            (self.prior[which] * self.values)[:, None, :] * found + offset[:, :, None] * self.own
+            (self.prior[which] * self.values)[:, None, :] * terms
+            + offset[:, :, None] * self.intercept_vector
         )
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Posterior:
     mean: Array
     chance: Array  # what each prior counts
     priors: _Priors
     variances: Array | None  # (C, d): of the weights under the sparse prior, if it counts
 
 
-def _found(known: Moments) -> _Found:
-    q, values, vectors, intercept = known.q, known.values, known.vectors, known.intercept
+def _compute_posterior(moments: Moments) -> _Posterior:
+    q, values, vectors, intercept = moments.q, moments.values, moments.vectors, moments.intercept
     along = q @ vectors
     shapes = (values / values[-1]) ** _POWERS[:, None]
     shapes /= (shapes @ values)[:, None]
-    sizes = np.tile((known.deviation * _EXPLAINED) ** 2, len(shapes))  # τ² of every prior
+    sizes = np.tile((moments.deviation * _EXPLAINED) ** 2, len(shapes))  # τ² of every prior
     prior = sizes[:, None] * np.repeat(shapes, len(_EXPLAINED), axis=0)  # τ²A_j, (K, d)
-    own = vectors[-1] if intercept else np.zeros(len(values))  # e
-    free = _INTERCEPT * sizes / max(float(own**2 @ values), 1e-300) if intercept else 0 * sizes  # G
+    intercept_vector = vectors[-1] if intercept else np.zeros(len(values))  # e
+    free = (
+        _INTERCEPT * sizes / max(float(intercept_vector**2 @ values), 1e-300)
+        if intercept
+        else 0 * sizes
+    )  # G
 
-    priors = _Priors(prior, values, own, free, prior * values**2 + _noise(known))
-    found = along / priors.spread[:, None, :]  # (K, C, d): without the intercept
-    told = found @ priors.constant  # (K, C)
+    priors = _Priors(prior, values, intercept_vector, free, prior * values**2 + _noise(moments))
+    terms = along / priors.spread[:, None, :]  # (K, C, d): without the intercept
+    offsets = terms @ priors.constant  # (K, C)
     evidence = -0.5 * (
         len(q) * (np.log(priors.spread).sum(axis=1) + np.log1p(free * priors.length))
-        + np.einsum("kcd,cd->k", found, along)
-        - priors.weight * (told**2).sum(axis=1)
+        + np.einsum("kcd,cd->k", terms, along)
+        - priors.weight * (offsets**2).sum(axis=1)
     )
     chance = np.exp(evidence - evidence.max())
     chance /= chance.sum()
@@ -150,17 +157,17 @@ def _found(known: Moments) -> _Found:
     if anywhere > 0.02:
         scale = np.full(len(values), float(chance[flat] @ prior[flat, 0]) / anywhere)
         scale[-1] += float(chance[flat] @ free[flat]) / anywhere
-        sparse, variances = _student(known, scale)
+        sparse, variances = _student(moments, scale)
         mean += anywhere * sparse @ vectors - np.einsum("k,kcd->cd", chance[flat], means[flat])
-    return _Found(np.asarray(mean @ vectors.T), chance, priors, variances)
+    return _Posterior(np.asarray(mean @ vectors.T), chance, priors, variances)
 
 
-def _noise(known: Moments) -> Array:
+def _noise(moments: Moments) -> Array:
     """N, in the eigenvectors of S."""
-    return np.asarray(known.label**2 + known.report * known.values)
+    return np.asarray(moments.label**2 + moments.report * moments.values)
 
 
-def _student(known: Moments, scale: Array) -> tuple[Array, Array]:
+def _student(moments: Moments, scale: Array) -> tuple[Array, Array]:
     """The means (C, d) of Student-t weights, and the variances D of the prior that they are under,
     by EM; the intercept's stays Gaussian.
 
@@ -169,41 +176,43 @@ def _student(known: Moments, scale: Array) -> tuple[Array, Array]:
     """
     from scipy.linalg.lapack import dpotrf, dpotri, dpotrs  # devices read plans without it
 
-    means, variances = np.empty((2, *known.q.shape))
-    told, news = _precision(known), _news(known, known.q.T).T
-    for row, given in enumerate(news):
+    means, variances = np.empty((2, *moments.q.shape))
+    precision, news = _precision(moments), _news(moments, moments.q.T).T
+    for row, news_row in enumerate(news):
         variance = scale.copy()
         for _ in range(_STEPS):
             root = np.sqrt(variance)
-            factor = dpotrf(_inverted(told, root).T, overwrite_a=1)[0]
-            means[row] = root * dpotrs(factor, root * given)[0]
+            factor = dpotrf(_inverted(precision, root).T, overwrite_a=1)[0]
+            means[row] = root * dpotrs(factor, root * news_row)[0]
             variances[row], left = variance, variance * np.diag(dpotri(factor)[0])
             variance = (means[row] ** 2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
-            if known.intercept:
+            if moments.intercept:
                 variance[-1] = scale[-1]
     return means, variances
 
 
-def _maps(known: Moments, variances: Array) -> Array:
+def _maps(moments: Moments, variances: Array) -> Array:
     """The maps (C, d, d) from each row of q to its mean under these variances."""
-    told, news = _precision(known), _news(known, np.eye(len(known.values)))
+    precision, news = _precision(moments), _news(moments, np.eye(len(moments.values)))
     maps = np.empty((len(variances), *news.shape))
     for row, root in enumerate(np.sqrt(variances)):
-        maps[row] = root[:, None] * np.linalg.solve(_inverted(told, root), root[:, None] * news)
+        maps[row] = root[:, None] * np.linalg.solve(
+            _inverted(precision, root), root[:, None] * news
+        )
     return maps
 
 
-def _precision(known: Moments) -> Array:
+def _precision(moments: Moments) -> Array:
     """S N⁻¹ S."""
-    return np.asarray((known.vectors * (known.values**2 / _noise(known))) @ known.vectors.T)
+    return np.asarray((moments.vectors * (moments.values**2 / _noise(moments))) @ moments.vectors.T)
 
 
-def _news(known: Moments, columns: Array) -> Array:
+def _news(moments: Moments, columns: Array) -> Array:
     """S N⁻¹ times ``columns``."""
-    along = known.vectors.T @ columns
-    return np.asarray(known.vectors @ ((known.values / _noise(known))[:, None] * along))
+    along = moments.vectors.T @ columns
+    return np.asarray(moments.vectors @ ((moments.values / _noise(moments))[:, None] * along))
 
 
-def _inverted(told: Array, root: Array) -> Array:
+def _inverted(precision: Array, root: Array) -> Array:
     """A."""
-    return np.asarray(root[:, None] * told * root + np.eye(len(root)))
+    return np.asarray(root[:, None] * precision * root + np.eye(len(root)))

@@ -39,7 +39,7 @@ _RIDGE = 1e-4  # so that a minimum exists whatever totals say
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class MarginMoments:
     """What totals tell of margins along C directions, and of labels' codes c·y."""
 
     mean: Array  # (C,)
@@ -49,17 +49,17 @@ class Told:
     shared: float  # Σ cov(c y, z)
     classes: Array  # (C,): E c y, for more than two classes about equal ones
     blur: float  # deviation of these
-    own: Array  # (C,): the constant of the direction itself
+    constant: Array  # (C,): the constant of the direction itself
     believed: Array  # (C,): E c y, by that direction
     offset: bool  # whether a model may have one
 
 
-def settled(told: Told, loss: Loss) -> tuple[float, Array]:
+def fit_scale_and_offset(margins: MarginMoments, loss: Loss) -> tuple[float, Array]:
     """The scale k and the offsets b with which k·z + b minimises the loss.
 
     Parameters
     ----------
-    told : Told
+    margins : Told
         What is known of z.
     loss : Loss
         Whose probabilities are wanted.
@@ -77,64 +77,66 @@ def settled(told: Told, loss: Loss) -> tuple[float, Array]:
     - Without noise on S the offset is that of the direction itself, and the scale minimises the
       expected loss on Gaussian margins (with a ridge of 10^-4).
     """
-    c, many = loss.label_weight, max(2, len(told.mean))
-    chance, classes = _uneven(told, loss, many)
-    codes = len(told.mean) * labels.code_variance(inf, loss, many)
-    points = _points(told, max(codes - float(classes @ classes), 1e-2 * c**2))
-    shared = max(told.shared, 0.0)
-    wanted = np.array([shared + float(told.believed @ (told.mean + told.own))])
-    alone = max(float(_minimum((points + told.own)[:, :, None], wanted, loss)[0]), 0.0)
-    equal = alone * np.append(1.0, told.own)
+    c, many = loss.label_weight, max(2, len(margins.mean))
+    chance, classes = _uneven(margins, loss, many)
+    codes = len(margins.mean) * labels.code_variance(inf, loss, many)
+    points = _points(margins, max(codes - float(classes @ classes), 1e-2 * c**2))
+    shared = max(margins.shared, 0.0)
+    wanted = np.array([shared + float(margins.believed @ (margins.mean + margins.constant))])
+    alone = max(float(_minimum((points + margins.constant)[:, :, None], wanted, loss)[0]), 0.0)
+    equal = alone * np.append(1.0, margins.constant)
     if chance < _SURE:
         return float(equal[0]), equal[1:]
-    each = np.broadcast_to(np.eye(len(classes)), (len(points), len(classes), len(classes)))
+    identity = np.broadcast_to(np.eye(len(classes)), (len(points), len(classes), len(classes)))
     share = classes + (c / many if len(classes) > 1 else 0.0)
-    target = np.append(shared + share @ told.mean, share)
-    uneven = _minimum(np.concatenate([points[:, :, None], each], axis=2), target, loss)
-    found = (1 - chance) * equal + chance * uneven
-    return max(float(found[0]), 0.0), found[1:]
+    target = np.append(shared + share @ margins.mean, share)
+    uneven = _minimum(np.concatenate([points[:, :, None], identity], axis=2), target, loss)
+    parameters = (1 - chance) * equal + chance * uneven
+    return max(float(parameters[0]), 0.0), parameters[1:]
 
 
-def _uneven(told: Told, loss: Loss, many: int) -> tuple[float, Array]:
+def _uneven(margins: MarginMoments, loss: Loss, many: int) -> tuple[float, Array]:
     """How much the shares of classes count, and E c y; none is rarer than one in fifty.
 
     The first is the chance that they are not equally large, times how well noise hides the
     margins' variance: where it is known, least squares need no Gaussian margins for a constant.
     """
     c = loss.label_weight
-    if not told.offset or not told.doubt:
-        return 0.0, told.believed
-    blur, spread = told.blur**2 + (_SHRUNK * c) ** 2, (_UNEVEN * c) ** 2
+    if not margins.offset or not margins.doubt:
+        return 0.0, margins.believed
+    blur, spread = margins.blur**2 + (_SHRUNK * c) ** 2, (_UNEVEN * c) ** 2
     both = np.array([blur, blur + spread])
-    logs = -0.5 * (told.classes @ told.classes / both + len(told.classes) * np.log(both))
+    logs = -0.5 * (margins.classes @ margins.classes / both + len(margins.classes) * np.log(both))
     odds = np.exp(logs - logs.max()) * (_EQUAL, 1.0)
     chance = float(odds[1] / odds.sum())
-    found = chance * told.classes * spread / (spread + blur)
-    hidden = told.doubt**2 / (told.doubt**2 + (_HIDDEN * float(np.trace(told.covariance))) ** 2)
+    class_means = chance * margins.classes * spread / (spread + blur)
+    hidden = margins.doubt**2 / (
+        margins.doubt**2 + (_HIDDEN * float(np.trace(margins.covariance))) ** 2
+    )
     chance *= hidden
-    if len(found) == 1:
+    if len(class_means) == 1:
         most = c * (1 - 2 * _RAREST)
-        return chance, np.asarray(np.clip(found, -most, most))
-    shares = np.maximum(found / c + 1 / many, _RAREST)
+        return chance, np.asarray(np.clip(class_means, -most, most))
+    shares = np.maximum(class_means / c + 1 / many, _RAREST)
     return chance, np.asarray(c * (shares / shares.sum() - 1 / many))
 
 
-def _points(told: Told, room: float) -> Array:
+def _points(margins: MarginMoments, room: float) -> Array:
     """Margins (512, C), as wide as is likely."""
-    size = float(np.trace(told.covariance))
-    wider = _variance(told, size, room) / size if size else 0.0
-    root = root_of(told.covariance * wider)
-    return np.asarray(told.mean + normals(len(told.mean), _POINTS) @ root)
+    size = float(np.trace(margins.covariance))
+    wider = _variance(margins, size, room) / size if size else 0.0
+    root = root_of(margins.covariance * wider)
+    return np.asarray(margins.mean + normals(len(margins.mean), _POINTS) @ root)
 
 
-def _variance(told: Told, size: float, room: float) -> float:
+def _variance(margins: MarginMoments, size: float, room: float) -> float:
     """The posterior mean of the margins' variance; ``room``: that of the labels' codes."""
     variances = size * np.exp(_STEPS)
-    doubt = max(told.doubt, 1e-3 * size)
+    doubt = max(margins.doubt, 1e-3 * size)
     logs = -0.5 * (
         ((_STEPS - np.log(_WIDER)) / _SPREAD) ** 2
-        + ((told.noisy - variances) / doubt) ** 2
-        + told.shared**2 / (variances * room) / _EXPLAINED**2
+        + ((margins.noisy - variances) / doubt) ** 2
+        + margins.shared**2 / (variances * room) / _EXPLAINED**2
     )
     chance = np.exp(logs - logs.max())
     return float(chance @ variances / chance.sum())

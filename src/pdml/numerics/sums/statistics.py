@@ -211,11 +211,11 @@ def exact(x: Matrix, codes: Array, loss: Loss, blocks: Sequence[Block] = ()) -> 
     first = np.zeros(width)
     for start in range(0, records, _PART):
         part = rows.take(x, start, min(start + _PART, records))
-        said = codes[start : start + _PART]
-        counted = report_weights(said)
+        part_codes = codes[start : start + _PART]
+        counted = report_weights(part_codes)
         if codes.shape[1] > 1:
-            said = said - 1 / codes.shape[1]
-        label_sum += np.asarray(part.T @ (loss.label_weight * counted[:, None] * said)).T
+            part_codes = part_codes - 1 / codes.shape[1]
+        label_sum += np.asarray(part.T @ (loss.label_weight * counted[:, None] * part_codes)).T
         if (counted == counted[0]).all():
             square_sum += counted[0] * rows.gram(part)
         else:

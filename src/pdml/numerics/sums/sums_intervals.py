@@ -17,21 +17,27 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.numerics.admm.losses import Loss
-from pdml.numerics.sums.fit import Measured, SumsModel, fit_measured, moments_of, without_constant
+from pdml.numerics.sums.fit import (
+    NoisyMoments,
+    SumsModel,
+    fit_moments,
+    moments_of,
+    without_constant,
+)
 from pdml.numerics.sums.posterior import gain
 
 _STEP, _PAIRS = 0.5, 8
 
 
-def deviations(given: Measured, model: SumsModel, loss: Loss) -> Array:
+def deviations(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
     """The standard deviation that noise gives every weight of a model.
 
     Parameters
     ----------
-    given : Measured
+    moments : Measured
         Totals.
     model : SumsModel
-        What `fit_measured` made of them.
+        What `fit_moments` made of them.
     loss : Loss
         As in `fit_sums`.
 
@@ -55,29 +61,30 @@ def deviations(given: Measured, model: SumsModel, loss: Loss) -> Array:
     >>> deviations(given, fit_measured(given, LOGISTIC), LOGISTIC).shape
     (1, 2)
     """
-    return np.asarray(np.sqrt(_of_labels(given, model, loss) + _of_squares(given, loss)))
+    return np.asarray(np.sqrt(_of_labels(moments, model, loss) + _of_squares(moments, loss)))
 
 
-def _of_labels(given: Measured, model: SumsModel, loss: Loss) -> Array:
+def _of_labels(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
     """Variances by noise in Q."""
-    codes, width = given.q.shape
-    maps = gain(moments_of(given, model.moments, loss))
-    maps = maps + model.share * without_constant(np.eye(width), given.intercept)
-    noise = given.label**2 * np.eye(width) + given.report * model.moments
+    codes, width = moments.q.shape
+    maps = gain(moments_of(moments, model.moments, loss))
+    maps = maps + model.share * without_constant(np.eye(width), moments.intercept)
+    noise = moments.label**2 * np.eye(width) + moments.report * model.moments
     centred = 1.0 if codes == 1 else 1 - 1 / codes
     return np.asarray(
         centred * model.scale**2 * np.einsum("cij,jk,cik->ci", maps, noise, maps, optimize=True)
     )
 
 
-def _of_squares(given: Measured, loss: Loss) -> Array:
+def _of_squares(moments: NoisyMoments, loss: Loss) -> Array:
     """Variances by noise in S."""
-    rng, found = np.random.default_rng(0), np.zeros_like(given.q)
-    for _ in range(_PAIRS if given.square else 0):
-        fresh = rng.normal(size=given.s.shape)
-        fresh = _STEP * given.square * (fresh + fresh.T) / 2
+    rng, variances = np.random.default_rng(0), np.zeros_like(moments.q)
+    for _ in range(_PAIRS if moments.square else 0):
+        fresh = rng.normal(size=moments.s.shape)
+        fresh = _STEP * moments.square * (fresh + fresh.T) / 2
         ends = (
-            fit_measured(replace(given, s=given.s + side * fresh), loss).weights for side in (1, -1)
+            fit_moments(replace(moments, s=moments.s + side * fresh), loss).weights
+            for side in (1, -1)
         )
-        found += (np.subtract(*ends) / (2 * _STEP)) ** 2
-    return found / _PAIRS
+        variances += (np.subtract(*ends) / (2 * _STEP)) ** 2
+    return variances / _PAIRS

@@ -12,7 +12,7 @@ from pdml.pages.charts.svg import Figure
 if TYPE_CHECKING:
     from pdml.model.intervals import Intervals
 
-SHOWN = 20
+MOST_COEFFICIENTS = 20
 
 
 def coefficient_figure(
@@ -38,7 +38,7 @@ def coefficient_figure(
     if not size.size:
         return None
     many = size.shape[1]
-    order = np.argsort(-size, axis=None, kind="stable")[:SHOWN]
+    order = np.argsort(-size, axis=None, kind="stable")[:MOST_COEFFICIENTS]
     rows = []
     for flat in order.tolist():
         code, column = divmod(flat, many)
@@ -56,8 +56,8 @@ def coefficient_figure(
     towards = f"Above zero speaks for {classes[-1]}. " if len(size) == 1 else ""
     first, apart = rows[0], ""
     if intervals.whole:
-        told = numbers.count(int(intervals.more_than_noise.sum()))
-        apart = f"Of all {size.size:,} intervals {told} do not hold zero. "
+        nonzero = numbers.count(int(intervals.more_than_noise.sum()))
+        apart = f"Of all {size.size:,} intervals {nonzero} do not hold zero. "
     hollow = "Hollow dots may be noise alone: their interval holds zero. " if apart else ""
     return whisker_figure(
         rows,

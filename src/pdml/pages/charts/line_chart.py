@@ -28,7 +28,7 @@ class Series:
     label: str
     values: Sequence[float]
     colour: Colour = "blue"
-    drawn: Literal["line", "dots", "rule"] = "line"
+    style: Literal["line", "dots", "rule"] = "line"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ class Scale:
 
 def from_zero(series: Sequence[Series]) -> Scale:
     """From 0 up, or logarithmic where positive values span more than a factor of ten."""
-    positive = [value for each in series for value in each.values if _LEAST < value < float("inf")]
+    positive = [
+        value for curve in series for value in curve.values if _LEAST < value < float("inf")
+    ]
     low, high = min(positive, default=0.0), max(positive, default=0.0)
     if 0 < 10 * low < high:
         return Scale(low / 1.25, high * 1.25, logarithmic=True)
@@ -71,8 +73,8 @@ def from_zero(series: Sequence[Series]) -> Scale:
 
 def around(series: Sequence[Series], write: Callable[[float], str]) -> Scale:
     """Just the values and some room, for what has no natural zero."""
-    known = [value for each in series for value in each.values if isfinite(value)]
-    low, high = min(known), max(known)
+    finite = [value for curve in series for value in curve.values if isfinite(value)]
+    low, high = min(finite), max(finite)
     room = max(0.1 * (high - low), 0.01 * max(abs(low), abs(high))) or 1.0
     return Scale(low - room, high + room, write=write)
 
@@ -142,7 +144,7 @@ class Chart:
     @property
     def _steps(self) -> int:
         """How far the horizontal axis goes."""
-        return max(1, *(len(each.values) for each in self.series))
+        return max(1, *(len(curve.values) for curve in self.series))
 
     @property
     def _end(self) -> float:
@@ -160,8 +162,8 @@ class Chart:
             yield from self._shaded(*self.band)
         how = ", logarithmic" if self.scale.logarithmic else ""
         yield mark("text", self.y + how, x=_LEFT, y=16, class_="muted")
-        known = any(isfinite(value) for each in self.series for value in each.values)
-        for value in self.scale.ticks() if known else ():
+        has_values = any(isfinite(value) for curve in self.series for value in curve.values)
+        for value in self.scale.ticks() if has_values else ():
             down = self._down(value)
             yield mark("path", d=f"M{_LEFT:g} {number(down)}H{number(self._end)}", class_="grid")
             yield mark("text", self.scale.write(value), x=_LEFT - 8, y=down + 4, class_="end")
@@ -197,24 +199,24 @@ class Chart:
                 last = share
 
     def _courses(self) -> Iterator[Mark]:
-        for each in self.series:
-            if each.drawn == "rule":
-                level = point(_LEFT, self._down(each.values[0]))
+        for curve in self.series:
+            if curve.style == "rule":
+                level = point(_LEFT, self._down(curve.values[0]))
                 path = f"M{level}H{number(self._end)}"
-                yield mark("path", d=path, class_=f"line {each.colour}")
-            if each.drawn == "line":
-                yield mark("path", d=self._path(each.values), class_=f"line {each.colour}")
-            if each.drawn == "dots" or (each.drawn == "line" and len(each.values) <= _DOTTED):
-                size = 3.5 if len(each.values) <= 60 else 1.5
-                for across, down in filter(None, self._places(each.values)):
-                    yield mark("circle", cx=across, cy=down, r=size, class_=f"dot {each.colour}")
+                yield mark("path", d=path, class_=f"line {curve.colour}")
+            if curve.style == "line":
+                yield mark("path", d=self._path(curve.values), class_=f"line {curve.colour}")
+            if curve.style == "dots" or (curve.style == "line" and len(curve.values) <= _DOTTED):
+                size = 3.5 if len(curve.values) <= 60 else 1.5
+                for across, down in filter(None, self._places(curve.values)):
+                    yield mark("circle", cx=across, cy=down, r=size, class_=f"dot {curve.colour}")
 
     def _places(self, values: Sequence[float]) -> Iterator[tuple[float, float] | None]:
         """Where the values stand, None where they do not; of many, as many as can be told apart."""
         every = 1 + (len(values) - 1) // _POINTS
         for i in sorted({*range(0, len(values), every), len(values) - 1} - {-1}):
-            shown = self.scale.shows(values[i])
-            yield (self._across(i + 1), self._down(values[i])) if shown else None
+            visible = self.scale.shows(values[i])
+            yield (self._across(i + 1), self._down(values[i])) if visible else None
 
     def _path(self, values: Sequence[float]) -> str:
         """A line with gaps; a point between two gaps is one of no length, whose ends are round."""
@@ -227,15 +229,15 @@ class Chart:
 
     def _legend(self) -> Iterator[Mark]:
         """Two columns below, where they cover nothing."""
-        for i, each in enumerate(self.series):
+        for i, curve in enumerate(self.series):
             across, down = 8 + 206 * (i % 2), _BASE + 62 + 22 * (i // 2)
-            if each.drawn == "dots":
+            if curve.style == "dots":
                 yield mark(
-                    "circle", cx=across + 10, cy=down - 4, r=3.5, class_=f"dot {each.colour}"
+                    "circle", cx=across + 10, cy=down - 4, r=3.5, class_=f"dot {curve.colour}"
                 )
             else:
-                yield mark("path", d=f"M{across} {down - 4:g}h20", class_=f"line {each.colour}")
-            yield mark("text", each.label, x=across + 26, y=down)
+                yield mark("path", d=f"M{across} {down - 4:g}h20", class_=f"line {curve.colour}")
+            yield mark("text", curve.label, x=across + 26, y=down)
 
 
 def _exponent(value: float) -> int:

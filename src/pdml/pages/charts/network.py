@@ -8,7 +8,7 @@ from pdml.pages.charts.line_chart import Scale
 from pdml.pages.charts.svg import WIDTH, Figure, Mark, mark, point, shortened
 
 NAMED_SERVERS = 40  # more names than this cover each other
-DRAWN_LINKS = 4000  # more lines than this are a grey disc, and a page too large to send
+MOST_LINKS = 4000  # more lines than this are a grey disc, and a page too large to send
 
 Place = tuple[float, float]
 
@@ -55,18 +55,18 @@ def graph_figure(
     Figure
         For a template.
     """
-    known = [value for value in accuracies if value is not None and isfinite(value)]
-    scale = _scale(known) if known else None
+    finite = [value for value in accuracies if value is not None and isfinite(value)]
+    scale = _scale(finite) if finite else None
     labels = [shortened(name, _LONGEST) for name in names] if len(names) <= NAMED_SERVERS else []
     spots, tall = _fitted(places, margin=max(24, 3.4 * max(map(len, labels), default=0)))
-    shown = min(len(edges), DRAWN_LINKS)
-    drawn = [edges[i * len(edges) // shown] for i in range(shown)]
+    n_links = min(len(edges), MOST_LINKS)
+    visible_edges = [edges[i * len(edges) // n_links] for i in range(n_links)]
     counts = f"{numbers.count(len(names), 'server')}, {numbers.count(len(edges), 'link')}."
-    if len(drawn) < len(edges):
-        counts += f" Of the links, {numbers.count(len(drawn))} are drawn."
+    if len(visible_edges) < len(edges):
+        counts += f" Of the links, {numbers.count(len(visible_edges))} are drawn."
     words = counts
-    if known:
-        ends = f"{numbers.percent(min(known))} to {numbers.percent(max(known))}"
+    if finite:
+        ends = f"{numbers.percent(min(finite))} to {numbers.percent(max(finite))}"
         words += f" Colours are the accuracies of the servers’ own models, {ends}."
     return Figure(
         name="graph",
@@ -75,7 +75,7 @@ def graph_figure(
         words=words,
         height=tall + (62 if scale else 0),
         marks=(
-            _links(spots, drawn),
+            _links(spots, visible_edges),
             *_servers(spots, labels, [_colour(scale, value) for value in accuracies]),
             *(_legend(scale, tall) if scale else ()),
         ),
@@ -114,8 +114,11 @@ def _servers(spots: Sequence[Place], labels: list[str], colours: list[str]) -> I
         yield mark("text", label, x=across, y=down + (4 if inside else size + 14), class_=style)
 
 
-def _scale(known: Sequence[float]) -> Scale:
-    middle, half = (max(known) + min(known)) / 2, max((max(known) - min(known)) / 2, 0.002)
+def _scale(accuracies: Sequence[float]) -> Scale:
+    middle, half = (
+        (max(accuracies) + min(accuracies)) / 2,
+        max((max(accuracies) - min(accuracies)) / 2, 0.002),
+    )
     return Scale(middle - half, middle + half, write=numbers.percent_tick)
 
 

@@ -50,7 +50,7 @@ def plane_figure(
             _BASE - up.share(high) * _TALL,
         )
 
-    def drawn() -> Iterator[Mark]:
+    def draw() -> Iterator[Mark]:
         yield mark("text", y, x=_LEFT, y=16, class_="muted")
         for value in up.ticks():
             _, down = place(across.low, value)
@@ -66,12 +66,12 @@ def plane_figure(
         yield mark("path", d=both, class_="line orange")
         ordered = [place(right, high) for right, high, _ in points]
         if len(ordered) > 1:
-            path = "L".join(point(*each) for each in ordered)
+            path = "L".join(point(*spot) for spot in ordered)
             yield mark("path", d=f"M{path}", class_="line")
         for (right, high), (_, _, weight) in zip(ordered, points, strict=True):
             yield mark("circle", cx=right, cy=high, r=3 + 6 * weight**0.5, class_="dot")
 
-    return Figure(height=_BASE + 48, marks=tuple(drawn()), **words)
+    return Figure(height=_BASE + 48, marks=tuple(draw()), **words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
     def across(value: float) -> float:
         return _NAMES + scale.share(value) * (_RIGHT - _NAMES)
 
-    def drawn() -> Iterator[Mark]:
+    def draw() -> Iterator[Mark]:
         yield mark("text", x, x=_NAMES, y=16, class_="muted")
         for value in scale.ticks():
             at = number(across(value))
@@ -126,4 +126,4 @@ def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
             yield mark("path", d=reach, class_=f"line{style}")
             yield mark("circle", cx=across(row.value), cy=down, r=4, class_=f"dot{style}")
 
-    return Figure(height=base + 26, marks=tuple(drawn()), **words)
+    return Figure(height=base + 26, marks=tuple(draw()), **words)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from pdml.accounting import Line
+from pdml.accounting import LedgerRow
 from pdml.accounting.certainty import limit_epsilon
 from pdml.accounting.explanations import RESTS_ON
 from pdml.formatting import numbers
@@ -32,10 +32,11 @@ def accuracy_figure(
     Figure
         For a template.
     """
-    own = sorted(value for value in servers if value is not None and isfinite(value))
-    series = [Series(label="one server’s own model", values=own, colour="ink", drawn="dots")]
+    accuracies = sorted(value for value in servers if value is not None and isfinite(value))
+    series = [Series(label="one server’s own model", values=accuracies, colour="ink", style="dots")]
     words = (
-        f"The servers’ own models reach {numbers.percent(own[0])} to {numbers.percent(own[-1])}."
+        f"The servers’ own models reach {numbers.percent(accuracies[0])} to "
+        f"{numbers.percent(accuracies[-1])}."
     )
     rules: tuple[tuple[Colour, float | None, str], ...] = (
         ("blue", released, "released model"),
@@ -44,7 +45,7 @@ def accuracy_figure(
     for colour, value, name in rules:
         if value is not None and isfinite(value):
             label = f"{name}: {numbers.percent(value)}"
-            series.append(Series(label=label, values=[value], colour=colour, drawn="rule"))
+            series.append(Series(label=label, values=[value], colour=colour, style="rule"))
             words += f" {label[0].upper()}{label[1:]}."
     chart = Chart(
         x="Servers, from least to most accurate",
@@ -79,12 +80,12 @@ def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
     """
     series = (Series(label="ε", values=spent),)
     scale = from_zero(series)
-    known = [isfinite(value) for value in spent]
+    finite = [isfinite(value) for value in spent]
     words, band = [], None
-    if any(known):
+    if any(finite):
         words.append(f"The privacy loss of features against other servers goes {_course(spent)}.")
-    if not all(known):
-        band = (known.index(False) + 1, "no guarantee")
+    if not all(finite):
+        band = (finite.index(False) + 1, "no guarantee")
         words.append(f"From round {band[0]} on there is no guarantee.")
     sure = [(limit_epsilon(share), share) for share in _SURE] if delta else []
     low = max(scale.low, 1e-300)
@@ -93,7 +94,7 @@ def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
         y="ε so far",
         series=series,
         scale=scale,
-        right=right if any(known) else (),
+        right=right if any(finite) else (),
         right_is="others can be this sure",
         band=band,
     )
@@ -112,12 +113,12 @@ def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
     )
 
 
-def coalition_figure(lines: Sequence[Line]) -> Figure:
+def coalition_figure(lines: Sequence[LedgerRow]) -> Figure:
     """ε against the number of other servers that put together what they know.
 
     Parameters
     ----------
-    lines : sequence of Line
+    lines : sequence of LedgerRow
         `Ledger.coalitions` of each kind of data: from one colluding server to all. Labels and
         features are drawn; single randomised answers stand in the table.
 
@@ -144,9 +145,9 @@ def coalition_figure(lines: Sequence[Line]) -> Figure:
         scale=from_zero(series),
     )
     ends = (
-        f"of the {kind} from {numbers.epsilon(one.values[0])} against one server to "
-        f"{numbers.epsilon(one.values[-1])} against all others"
-        for kind, one in zip(kinds, series, strict=True)
+        f"of the {kind} from {numbers.epsilon(curve.values[0])} against one server to "
+        f"{numbers.epsilon(curve.values[-1])} against all others"
+        for kind, curve in zip(kinds, series, strict=True)
     )
     return chart.figure(
         name="coalitions",
@@ -210,7 +211,7 @@ def risk_figure(risk: Sequence[float], reference: float | None) -> Figure:
     words = f"The empirical risk goes {_course(risk)}."
     if reference is not None and isfinite(reference):
         label = "without privacy"
-        series.append(Series(label=label, values=[reference], colour="orange", drawn="rule"))
+        series.append(Series(label=label, values=[reference], colour="orange", style="rule"))
         words += f" Training without privacy ends at {numbers.significant(reference)}."
     chart = Chart(
         y="Average loss per record", series=tuple(series), scale=around(series, numbers.tick)
@@ -225,8 +226,8 @@ def risk_figure(risk: Sequence[float], reference: float | None) -> Figure:
 
 
 def _course(values: Sequence[float]) -> str:
-    known = [value for value in values if isfinite(value)]
-    if not known:
+    finite = [value for value in values if isfinite(value)]
+    if not finite:
         return "unrecorded"
-    ends = f"from {numbers.significant(known[0])} to {numbers.significant(known[-1])}"
+    ends = f"from {numbers.significant(finite[0])} to {numbers.significant(finite[-1])}"
     return f"{ends} in {numbers.count(len(values), 'round')}"

@@ -39,14 +39,14 @@ class Share(float):
 def catalogues() -> Mapping[str, Mapping[str, str]]:
     """Every catalogue by its language, English first."""
     ours, theirs = languages.read(__name__), languages.catalogues()
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for code, words in ours.items():
         both = {key: theirs[code][key] for key in SHARED} | words
-        found[code] = {key: str(sentence) for key, sentence in both.items()}
-    return found
+        result[code] = {key: str(sentence) for key, sentence in both.items()}
+    return result
 
 
-def said(code: str, key: str, **values: str | float) -> Markup:
+def translate(code: str, key: str, **values: str | float) -> Markup:
     """A sentence as markup, *strong words* and `code` with their tags.
 
     Parameters
@@ -65,21 +65,23 @@ def said(code: str, key: str, **values: str | float) -> Markup:
     Markup
     """
     pieces = re.split(r"(\*[^*]+\*|`[^`]+`)", catalogues()[code][key])
-    found = []
+    fragments = []
     for piece in filter(None, pieces):
         tag = _TAGS.get(piece[0])
         text = _filled(piece[1:-1] if tag else piece, code, values)
-        found.append(f"<{tag}>{text}</{tag}>" if tag else text)
-    return Markup("".join(found))
+        fragments.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return Markup("".join(fragments))
 
 
 def _filled(text: str, code: str, values: Mapping[str, str | float]) -> str:
     parts = re.split(r"\{(\w+)\}", text)
-    shown = (_shown(values[part], code) if k % 2 else escape(part) for k, part in enumerate(parts))
-    return "".join(shown)
+    texts = (
+        _format_value(values[part], code) if k % 2 else escape(part) for k, part in enumerate(parts)
+    )
+    return "".join(texts)
 
 
-def _shown(value: str | float, code: str) -> str:
+def _format_value(value: str | float, code: str) -> str:
     """Other people's words keep their own direction."""
     if isinstance(value, str):
         return f"<bdi>{escape(value)}</bdi>"

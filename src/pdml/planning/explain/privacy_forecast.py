@@ -7,12 +7,12 @@ from typing import Any
 
 from pdml import _validate
 from pdml.accounting import Budget, Ledger
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prospect:
+class PrivacyForecast:
     """A training that has not happened, at the server with the fewest records and links.
 
     Parameters
@@ -86,9 +86,9 @@ class Prospect:
         _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> ServerSpec:
         """What the events depend on."""
-        return Place(
+        return ServerSpec(
             server=0,
             n_servers=self.servers,
             degree=self.degree,
@@ -127,16 +127,16 @@ class Prospect:
         """Plain values for JSON; infinity as the string "inf"."""
         apart = ("plan", "budget")
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        told: dict[str, Any] = {"settings": _plain(settings) | {"plan": self.plan.to_dict()}}
-        told |= self.ledger.to_dict()
-        told["rounds"] = [
+        summary: dict[str, Any] = {"settings": _plain(settings) | {"plan": self.plan.to_dict()}}
+        summary |= self.ledger.to_dict()
+        summary["rounds"] = [
             _plain({"round": t, "features_epsilon": features, "labels_epsilon": labels})
             for t, (features, labels) in enumerate(self.spent, 1)
         ]
         if self.budget is not None:
             kept = {"last_safe_round": self.last_safe_round, "within": self.within}
-            told["budget"] = _plain(asdict(self.budget)) | kept
-        return told
+            summary["budget"] = _plain(asdict(self.budget)) | kept
+        return summary
 
 
 def _plain(values: dict[str, float]) -> dict[str, Any]:

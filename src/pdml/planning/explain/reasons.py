@@ -79,12 +79,12 @@ def reasons(
     -------
     tuple of str
     """
-    said = [_compared(plan, right, sizes, most)]
+    sentences = [_compared(plan, right, sizes, most)]
     if plan.method == "sums":
-        said += _of_sums(plan, budget, sizes)
+        sentences += _of_sums(plan, budget, sizes)
     elif choice is not None:
-        said += _of_rounds(plan, choice)
-    return (*said, *_of_answers(sizes))
+        sentences += _of_rounds(plan, choice)
+    return (*sentences, *_of_answers(sizes))
 
 
 def _compared(
@@ -120,7 +120,7 @@ def _of_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
     codes = 1 if sizes.classes == 2 else sizes.classes
     numbers = sizes.width * (sizes.width + 1) // 2 + codes * sizes.width
     label, square = plan.sum_stddevs(servers)
-    each = (
+    release = (
         f"every server sends {numbers:,} numbers once, with noise of deviation {label:.3g} on sums "
         f"of labels and {square:.3g} on sums of squares, however many records it has"
     )
@@ -140,14 +140,16 @@ def _of_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
             f"are masked, only their total appears, and the noise of any {hidden} servers protects "
             "everybody in it"
         )
-    return [each, split, who]
+    return [release, split, who]
 
 
 def _of_answers(sizes: Sizes) -> list[str]:
-    each = [f"{one.block.name!r} (suggested epsilon {one.epsilon:g})" for one in sizes.answers]
-    if not each:
+    names = [
+        f"{answer.block.name!r} (suggested epsilon {answer.epsilon:g})" for answer in sizes.answers
+    ]
+    if not names:
         return []
-    *rest, last = each
+    *rest, last = names
     which = f"{', '.join(rest)} and {last}" if rest else last
     return [
         f"of {which} servers have only what chance made of the answers: the rehearsals toss these "

@@ -1,11 +1,11 @@
 """What would make joining pay where it is not expected to: the planner itself is asked again, with
 one setting changed at a time.
 
-Asking takes as long as planning, so a first impression (`compared.glanced`) says where to ask: of
-each setting the least change that looks as if it would do, and the next one where it does not. Once
-two settings are known to do no more are looked for. Only where none does is the planner asked about
-the farthest value of each. So whatever is named, as what would do or as what would not, the planner
-itself has said; of anything else nothing is said.
+Asking takes as long as planning, so a first impression (`candidates.quick_estimate`) says where to
+ask: of each setting the least change that looks as if it would do, and the next one where it does
+not. Once two settings are known to do no more are looked for. Only where none does is the planner
+asked about the farthest value of each. So whatever is named, as what would do or as what would not,
+the planner itself has said; of anything else nothing is said.
 """
 
 from bisect import bisect_left
@@ -17,8 +17,13 @@ from math import inf, isinf
 import numpy as np
 
 from pdml.accounting import Budget
-from pdml.planning.forecast.utility_runs import Rehearsals
-from pdml.planning.search.candidates import Compared, Within, compare, glanced
+from pdml.planning.forecast.utility_runs import UtilityRuns
+from pdml.planning.search.candidates import (
+    CandidateComparison,
+    SearchSpace,
+    compare,
+    quick_estimate,
+)
 from pdml.planning.sizes import Sizes
 
 _TIMES = (5, 25, 125)  # as many records
@@ -30,7 +35,7 @@ _ENOUGH = 2  # settings that would do
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remedy:
+class Suggestion:
     """Another value of one setting, and what the planner says of it.
 
     Attributes
@@ -42,14 +47,14 @@ class Remedy:
         That the planner was asked about.
     pays : bool
         Whether joining pays with it.
-    clearly : bool
+    is_clear_win : bool
         Whether it does, and not in the mean alone: few populations are behind.
     """
 
     setting: str
     value: float
     pays: bool
-    clearly: bool
+    is_clear_win: bool
 
     def __str__(self) -> str:
         """Words for a list."""
@@ -63,7 +68,7 @@ class Remedy:
         return f"label epsilon {self.value:g}"
 
 
-def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]:
+def find_suggestions(budget: Budget, sizes: Sizes, within: SearchSpace) -> tuple[Suggestion, ...]:
     """What would do by itself, by the planner's own judgement.
 
     Parameters
@@ -77,37 +82,42 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
 
     Returns
     -------
-    tuple of Remedy
+    tuple of Suggestion
         What would, until two clearly do; where nothing was found, the farthest value of each
         setting with what the planner says of it.
 
     Guarantees
     ----------
-    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked; ``clearly``
+    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked;
+    ``is_clear_win``
       is said of a plan that it weighs, of which the one it takes is no worse in the mean.
     """
-    found: list[Remedy] = []
+    suggestions: list[Suggestion] = []
     levers = tuple(_levers(budget, sizes, within))
     for lever in levers:
-        each = _least(lever, within)
-        found += [each] if each else []
-        if sum(each.clearly for each in found) == _ENOUGH:
+        suggestion = _least(lever, within)
+        suggestions += [suggestion] if suggestion else []
+        if sum(suggestion.is_clear_win for suggestion in suggestions) == _ENOUGH:
             break
-    return tuple(found or (_asked(lever, lever.ladder[-1], within) for lever in levers))
+    return tuple(suggestions or (_evaluate(lever, lever.ladder[-1], within) for lever in levers))
 
 
-def advice(found: Sequence[Remedy]) -> str:
+def advice(suggestions: Sequence[Suggestion]) -> str:
     """The same in a sentence; empty where nothing can be changed."""
-    would = [str(each) for each in found if each.clearly]
-    just = [str(each) for each in found if each.pays and not each.clearly]
-    none = [str(each) for each in found if not each.pays]
-    one = "by itself this would do" if len(would) == 1 else "by itself either of these would do"
-    said = [f"{one}: {' or '.join(would)}"] if would else []
-    said += [f"by itself {' or '.join(just)} would only just do"] if just else []
+    would = [str(suggestion) for suggestion in suggestions if suggestion.is_clear_win]
+    just = [
+        str(suggestion)
+        for suggestion in suggestions
+        if suggestion.pays and not suggestion.is_clear_win
+    ]
+    none = [str(suggestion) for suggestion in suggestions if not suggestion.pays]
+    opening = "by itself this would do" if len(would) == 1 else "by itself either of these would do"
+    sentences = [f"{opening}: {' or '.join(would)}"] if would else []
+    sentences += [f"by itself {' or '.join(just)} would only just do"] if just else []
     if none:
-        nor = "".join(f", nor would {each}" for each in none[1:])
-        said.append(f"by itself {none[0]} would not do{nor}")
-    return "; ".join(said)
+        nor = "".join(f", nor would {suggestion}" for suggestion in none[1:])
+        sentences.append(f"by itself {none[0]} would not do{nor}")
+    return "; ".join(sentences)
 
 
 @dataclass(frozen=True)
@@ -119,7 +129,7 @@ class _Lever:
     changed: Callable[[float], tuple[Budget, Sizes]]
 
 
-def _levers(budget: Budget, sizes: Sizes, within: Within) -> Iterator[_Lever]:
+def _levers(budget: Budget, sizes: Sizes, within: SearchSpace) -> Iterator[_Lever]:
     """In the order in which they cost a consortium least."""
     if higher := tuple(v for v in _FEATURES if v > budget.features_epsilon):
         yield _Lever(
@@ -130,36 +140,36 @@ def _levers(budget: Budget, sizes: Sizes, within: Within) -> Iterator[_Lever]:
     fewer = tuple(float(k) for k in range(min(most, servers - 1) - 1, 0, -1))
     if fewer and within.sums(sizes):  # rounds hide nothing in a total
         yield _Lever("colluding", fewer, lambda v: (replace(budget, colluding=int(v)), sizes))
-    more = tuple(_two_digits(sum(sizes.records) * each) for each in _TIMES)
+    more = tuple(_two_digits(sum(sizes.records) * factor) for factor in _TIMES)
     yield _Lever("records", more, lambda v: (budget, _grown(sizes, int(v))))
     if higher := tuple(v for v in _LABELS if v > sizes.epsilon):
-        yield _Lever("epsilon", higher, lambda v: (budget, _everybody(sizes, v)))
+        yield _Lever("epsilon", higher, lambda v: (budget, _with_label_epsilon(sizes, v)))
 
 
-def _least(lever: _Lever, within: Within) -> Remedy | None:
+def _least(lever: _Lever, within: SearchSpace) -> Suggestion | None:
     """The least change that clearly does, or just, looked for where it seems to."""
-    asked = []
+    suggestions = []
     for value in _seeming(lever, within):
-        asked.append(_asked(lever, value, within))
-        if asked[-1].clearly:
-            return asked[-1]
-    return next((each for each in asked if each.pays), None)
+        suggestions.append(_evaluate(lever, value, within))
+        if suggestions[-1].is_clear_win:
+            return suggestions[-1]
+    return next((suggestion for suggestion in suggestions if suggestion.pays), None)
 
 
-def _seeming(lever: _Lever, within: Within) -> Sequence[float]:
+def _seeming(lever: _Lever, within: SearchSpace) -> Sequence[float]:
     """Three values to ask about: from the first that seems to do clearly, or to do at all. Where
     noise alone changes, what seems to do is taken to do for all farther values as well, so that
     few of many are looked at.
     """
 
     @cache
-    def seen(value: float) -> Compared:
+    def estimate(value: float) -> CandidateComparison:
         budget, sizes = lever.changed(value)
-        return glanced(sizes.rounded(), budget, within)
+        return quick_estimate(sizes.rounded(), budget, within)
 
-    start = _first(lever, lambda value: seen(value).clearly)
+    start = _first(lever, lambda value: estimate(value).is_clear_win)
     if start == len(lever.ladder):
-        start = _first(lever, lambda value: seen(value).pays)
+        start = _first(lever, lambda value: estimate(value).pays)
     return lever.ladder[start : start + 3]
 
 
@@ -170,11 +180,16 @@ def _first(lever: _Lever, does: Callable[[float], bool]) -> int:
     return next((at for at, value in enumerate(lever.ladder) if does(value)), len(lever.ladder))
 
 
-def _asked(lever: _Lever, value: float, within: Within) -> Remedy:
+def _evaluate(lever: _Lever, value: float, within: SearchSpace) -> Suggestion:
     """What the planner says."""
     budget, sizes = lever.changed(value)
-    found = compare(Rehearsals(sizes.rounded()), budget, within, enough=True)
-    return Remedy(setting=lever.setting, value=value, pays=found.pays, clearly=found.clearly)
+    comparison = compare(UtilityRuns(sizes.rounded()), budget, within, enough=True)
+    return Suggestion(
+        setting=lever.setting,
+        value=value,
+        pays=comparison.pays,
+        is_clear_win=comparison.is_clear_win,
+    )
 
 
 def _grown(sizes: Sizes, total: int) -> Sizes:
@@ -182,10 +197,10 @@ def _grown(sizes: Sizes, total: int) -> Sizes:
     ends = np.cumsum(sizes.records) * (total / sum(sizes.records))
     records = np.diff(np.round(ends), prepend=0.0)
     reports = sizes.reports * total / sum(sizes.records)
-    return replace(sizes, records=tuple(int(each) for each in records), reports=reports)
+    return replace(sizes, records=tuple(int(count) for count in records), reports=reports)
 
 
-def _everybody(sizes: Sizes, epsilon: float) -> Sizes:
+def _with_label_epsilon(sizes: Sizes, epsilon: float) -> Sizes:
     return replace(sizes, epsilon=epsilon, smallest_epsilon=0.0, reports=0.0)
 
 

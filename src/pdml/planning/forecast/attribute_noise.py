@@ -60,13 +60,13 @@ def blocks_of(answers: Sequence[Answer]) -> tuple[Block, ...]:
     return tuple(answer.block for answer in answers)
 
 
-def shown(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
+def encode_levels(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
     """The columns of a block for people at these levels; with weight 1 their answers as they
     are."""
     return np.asarray(scaling.centred(levels, block.levels) * (block.scale * weight))
 
 
-def reported(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
+def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
     """Rows of true answers as devices would report them, each answer by a coin of its own.
 
     Parameters
@@ -82,13 +82,13 @@ def reported(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
     -------
     (m, d) array
     """
-    found = np.array(x, dtype=float)
+    rows = np.array(x, dtype=float)
     for answer in answers:
         block = answer.block
-        true = found[:, block.columns].argmax(axis=1)
-        drawn = flip_labels(true, np.full(len(x), answer.epsilon), block.levels, stream)
-        found[:, block.columns] = shown(drawn, block, answer.weight)
-    return found
+        true = rows[:, block.columns].argmax(axis=1)
+        levels = flip_labels(true, np.full(len(x), answer.epsilon), block.levels, stream)
+        rows[:, block.columns] = encode_levels(levels, block, answer.weight)
+    return rows
 
 
 def reported_moment(square: Array, mean: Array, answers: Sequence[Answer]) -> Array:
@@ -107,9 +107,9 @@ def reported_moment(square: Array, mean: Array, answers: Sequence[Answer]) -> Ar
     -------
     (d, d) array
     """
-    found = square.copy()
+    moment = square.copy()
     for answer in answers:
-        own = coded_rows.unbiased(square, mean / answer.weight, 1.0, [answer.block])
+        block_moment = coded_rows.unbiased(square, mean / answer.weight, 1.0, [answer.block])
         at = answer.block.columns
-        found[at, at] = answer.weight**2 * own[at, at]
-    return found
+        moment[at, at] = answer.weight**2 * block_moment[at, at]
+    return moment

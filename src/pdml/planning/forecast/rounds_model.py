@@ -60,22 +60,24 @@ def responses(
     )
     adjacency = graph.adjacency.toarray() if graph.n <= _DENSE else graph.adjacency
 
-    def heard(each: Array) -> Array:
-        return np.asarray(adjacency @ each.reshape(graph.n, -1)).reshape(each.shape)
+    def sum_neighbours(values: Array) -> Array:
+        return np.asarray(adjacency @ values.reshape(graph.n, -1)).reshape(values.shape)
 
-    def each() -> Iterator[Array]:
+    def iterate() -> Iterator[Array]:
         pulled, carried = np.full(scale.shape, 1 / graph.n), np.zeros(scale.shape)
         while True:
             yield pulled
             shrunk = scale * pulled
-            pulled = pull * heard(shrunk) + pull / 2 * (degree * carried - heard(carried))
+            pulled = pull * sum_neighbours(shrunk) + pull / 2 * (
+                degree * carried - sum_neighbours(carried)
+            )
             carried = carried - shrunk
 
-    return scale, each()
+    return scale, iterate()
 
 
 @dataclass(frozen=True)
-class Reached:
+class RoundsForecast:
     """What T rounds of H pairs (β, a) make of q in directions of several λ, and the variance of
     each noise there."""
 
@@ -87,7 +89,7 @@ class Reached:
     iterates: Array  # (H, T, R, K): for θ of one sensitivity in all
 
 
-def reached(
+def forecast_rounds(
     plans: Sequence[TrainingPlan],
     sensitivities: Array,
     graph: Graph,
@@ -96,7 +98,7 @@ def reached(
     rounds: Sequence[int],
     common: Array,
     decay: float | None = None,
-) -> Reached:
+) -> RoundsForecast:
     """Of each plan's β and a, for each number of ``rounds``; ``sensitivities`` are (H, n).
 
     The decay rule. Let noise of round t reach the final model with factor C^(T-t). Minimise Σ_t
@@ -108,12 +110,12 @@ def reached(
     """
     penalties = np.array([plan.penalty for plan in plans])
     regularizations = np.array([plan.regularization for plan in plans])
-    scale, each = responses(graph, penalties, regularizations, curvatures)
+    scale, series = responses(graph, penalties, regularizations, curvatures)
     loudness = np.empty((len(plans), max(rounds), len(curvatures)))  # θ of j rounds before the last
     gain, labels, objective = np.empty((3, len(plans), len(rounds), len(curvatures)))
     place, summed = {t: index for index, t in enumerate(rounds)}, np.zeros(scale.shape)
     square, weight = sensitivities.T[:, :, None] ** 2, (1 / records)[:, None, None]
-    for j, p in zip(range(max(rounds)), each, strict=False):
+    for j, p in zip(range(max(rounds)), series, strict=False):
         loudness[:, j] = np.sum(p * p * square, axis=0)
         summed += p
         if j + 1 in place:
@@ -133,9 +135,9 @@ def reached(
         powers = tried[:, index, :, None] ** np.arange(t)  # (H, R, t)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             total = (1 / powers).sum(axis=-1)[..., None]
-            found = (powers[..., ::-1] @ loudness[:, :t]) * total
-        iterates[:, index] = np.nan_to_num(found, nan=_LOUDEST, posinf=_LOUDEST)
-    return Reached(
+            variances = (powers[..., ::-1] @ loudness[:, :t]) * total
+        iterates[:, index] = np.nan_to_num(variances, nan=_LOUDEST, posinf=_LOUDEST)
+    return RoundsForecast(
         rule=rule,
         decays=tried,
         gain=gain,

@@ -18,7 +18,7 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX, Loss
 from pdml.numerics.admm.solver import PrimalSolver
-from pdml.planning.forecast.attribute_noise import Answer, blocks_of, reported_moment, shown
+from pdml.planning.forecast.attribute_noise import Answer, blocks_of, encode_levels, reported_moment
 from pdml.planning.sizes import Sizes
 
 WIDEST = 300  # columns of a made-up population: wider data are rehearsed as if they had so many
@@ -96,26 +96,26 @@ class Population:
         if self.answers:
             x = x * back
         q = labels.label_mean(x, codes, self.loss)
-        found, _ = PrimalSolver(x, self.loss, _RIDGE, codes=len(q)).solve(q[None], 1e-6)
-        return np.asarray(found[0] * back)
+        weights, _ = PrimalSolver(x, self.loss, _RIDGE, codes=len(q)).solve(q[None], 1e-6)
+        return np.asarray(weights[0] * back)
 
     @cached_property
     def _wanted(self) -> IntArray:
         return choices(self.test_x @ self.unprotected.T)
 
-    def judged(self, weights: Array) -> tuple[float, float]:
+    def score(self, weights: Array) -> tuple[float, float]:
         """(Agreement with the unprotected model, accuracy) of a model on the test records."""
-        return self.compared(choices(self.test_x @ weights.T))
+        return self.score_classes(choices(self.test_x @ weights.T))
 
-    def compared(self, chosen: IntArray) -> tuple[float, float]:
-        """`judged`, of classes already chosen."""
+    def score_classes(self, chosen: IntArray) -> tuple[float, float]:
+        """`score`, of classes already chosen."""
         return float(np.mean(chosen == self._wanted)), float(np.mean(chosen == self.test_y))
 
 
 def choices(margins: Array) -> IntArray:
     """The class that margins (m, C) choose."""
-    found = margins[:, 0] > 0 if margins.shape[1] == 1 else margins.argmax(axis=1)
-    return np.asarray(found, dtype=np.int64)
+    classes = margins[:, 0] > 0 if margins.shape[1] == 1 else margins.argmax(axis=1)
+    return np.asarray(classes, dtype=np.int64)
 
 
 def populations(
@@ -145,7 +145,7 @@ def populations(
         answers = _fitting(sizes)
         width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)
         trained = min(max(_TRAINED, _PER_COLUMN * width), _MOST, sum(sizes.records))
-        return _made_up(width, sizes.classes, trained, answers)
+        return _generate_populations(width, sizes.classes, trained, answers)
     return (_public(sizes, *like),)
 
 
@@ -155,47 +155,47 @@ def _fitting(sizes: Sizes) -> tuple[Answer, ...]:
         return ()
     first = sizes.answers[0].block.start
     left = min(first, max(0, sizes.width - WIDEST))  # columns left out
-    moved = (replace(each.block, start=each.block.start - left) for each in sizes.answers)
+    moved = (replace(answer.block, start=answer.block.start - left) for answer in sizes.answers)
     return tuple(
-        replace(each, block=block) for each, block in zip(sizes.answers, moved, strict=True)
+        replace(answer, block=block) for answer, block in zip(sizes.answers, moved, strict=True)
     )
 
 
 def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
     clipped, _ = rows.clip(rows.as_rows(x), sizes.norm_bound)
-    said = np.asarray(y, dtype=np.int64)
-    if clipped.shape != (len(said), sizes.width) or len(said) < _FEWEST:
+    targets = np.asarray(y, dtype=np.int64)
+    if clipped.shape != (len(targets), sizes.width) or len(targets) < _FEWEST:
         raise InvalidInput(
             f"like must be at least {_FEWEST} records of width {sizes.width} and as many labels, "
-            f"got shape {clipped.shape} and {len(said)}",
+            f"got shape {clipped.shape} and {len(targets)}",
             setting="like",
         )
-    if said.min() < 0 or said.max() >= sizes.classes or (said == said[0]).all():
+    if targets.min() < 0 or targets.max() >= sizes.classes or (targets == targets[0]).all():
         raise InvalidInput(
             f"like must have labels of several classes, each an index below {sizes.classes}",
             setting="like",
         )
-    order = np.random.default_rng(0).permutation(len(said))
-    scaled = rows.scale(clipped, np.full(len(said), 1 / sizes.norm_bound))
-    test, kept = order[: len(said) // 3], order[len(said) // 3 :][: sum(sizes.records)]
+    order = np.random.default_rng(0).permutation(len(targets))
+    scaled = rows.scale(clipped, np.full(len(targets), 1 / sizes.norm_bound))
+    test, kept = order[: len(targets) // 3], order[len(targets) // 3 :][: sum(sizes.records)]
     return Population(
         x=rows.as_rows(scaled[kept]),
-        y=said[kept],
+        y=targets[kept],
         test_x=rows.as_rows(scaled[test]),
-        test_y=said[test],
+        test_y=targets[test],
         classes=sizes.classes,
         answers=sizes.answers,
     )
 
 
 @lru_cache(maxsize=2)  # those of now, and of more records
-def _made_up(
+def _generate_populations(
     width: int, classes: int, trained: int, answers: tuple[Answer, ...]
 ) -> tuple[Population, ...]:
     many = next((count for widest, count in _MANY if width <= widest), 4)
     many = many if classes == 2 else min(many, 12)  # a model of more rows takes longer
-    asked = (width, classes, trained, answers)
-    return tuple(_population(*asked, seed) for seed in range(many))
+    shape = (width, classes, trained, answers)
+    return tuple(_population(*shape, seed) for seed in range(many))
 
 
 def _population(
@@ -216,17 +216,17 @@ def _population(
         x += margin * (apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-9))[y]
     clear = answers[0].block.start if answers else wide
     if columns == "one-hot blocks":
-        x[:, :clear] = _one_hot(x[:, :clear], rng)
+        x[:, :clear] = _indicator_columns(x[:, :clear], rng)
     levels = [_chosen(x[:, answer.block.columns], rng) for answer in answers]
     for block, level in zip(blocks_of(answers), levels, strict=True):
         loud = 1.0 if columns == "one-hot blocks" else scaling.level_mass(block.levels) ** -0.5
         x[:, block.columns] = loud * scaling.centred(level, block.levels)  # as loud as others
     if signal != "classes are clusters":
-        found = traits if signal == "in hidden traits" else x
-        weights = rng.normal(size=(found.shape[1], classes))
+        inputs = traits if signal == "in hidden traits" else x
+        weights = rng.normal(size=(inputs.shape[1], classes))
         if signal == "in few columns":
             weights *= rng.random(size=(wide, 1)) < max(0.2, 2 / max(wide, 1))
-        scores = found @ weights
+        scores = inputs @ weights
         scores *= margin / max(float(scores.std()) if scores.size else 0.0, 1e-9)
         scores += rng.normal(size=classes) * 0.5 + rng.gumbel(size=scores.shape)
         y = scores.argmax(axis=1)
@@ -247,10 +247,10 @@ def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, .
     """
     blocks = blocks_of(answers)
     longest = scaling.room(blocks) if blocks else 1.0
-    prepared, _ = rows.clip(rows.append_bias(clear), longest, own=True)
-    codes = [shown(level, block) for level, block in zip(levels, blocks, strict=True)]
-    found = np.asarray(prepared)
-    return np.hstack([found[:, :-1], *codes, found[:, -1:]]) if codes else found
+    prepared, _ = rows.clip(rows.append_bias(clear), longest, in_place=True)
+    codes = [encode_levels(level, block) for level, block in zip(levels, blocks, strict=True)]
+    dense = np.asarray(prepared)
+    return np.hstack([dense[:, :-1], *codes, dense[:, -1:]]) if codes else dense
 
 
 def _correlated(traits: Array, width: int, rng: np.random.Generator) -> Array:
@@ -258,13 +258,13 @@ def _correlated(traits: Array, width: int, rng: np.random.Generator) -> Array:
     loadings = rng.normal(size=(traits.shape[1], width))
     loadings /= np.sqrt(np.sum(loadings**2, axis=0, keepdims=True))
     shared = rng.beta(1.2, 1.2, size=width)
-    own = rng.normal(size=(len(traits), width))
-    own *= np.sqrt(1 - shared)
-    own += (traits @ loadings) * np.sqrt(shared)
-    return own
+    columns = rng.normal(size=(len(traits), width))
+    columns *= np.sqrt(1 - shared)
+    columns += (traits @ loadings) * np.sqrt(shared)
+    return columns
 
 
-def _one_hot(latent: Array, rng: np.random.Generator) -> Array:
+def _indicator_columns(latent: Array, rng: np.random.Generator) -> Array:
     """Blocks of two to six columns, of which the largest entry becomes 1 and the others 0."""
     result, start, width = np.zeros_like(latent), 0, latent.shape[1]
     while start < width:

@@ -20,9 +20,9 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.interval import Range
 from pdml.numerics.sums import statistics
-from pdml.numerics.sums.fit import Noise, fit_measured, fit_sums, measured
+from pdml.numerics.sums.fit import Noise, fit_moments, fit_sums, normalise_totals
 from pdml.numerics.sums.statistics import Sums
-from pdml.planning.forecast.attribute_noise import blocks_of, reported
+from pdml.planning.forecast.attribute_noise import blocks_of, randomise_rows
 from pdml.planning.forecast.synthetic import Population
 from pdml.planning.sizes import Sizes
 
@@ -46,24 +46,26 @@ class Forecast:
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain values for JSON."""
         return {
-            name: {"low": one.low, "middle": one.middle, "high": one.high}
-            for name, one in (("agreement", self.agreement), ("accuracy", self.accuracy))
+            name: {"low": interval.low, "middle": interval.middle, "high": interval.high}
+            for name, interval in (("agreement", self.agreement), ("accuracy", self.accuracy))
         }
 
 
-def _range(found: Array) -> Range:
-    low, high = np.quantile(found, [0.1, 0.9])
-    return Range(low=float(low), middle=float(np.mean(found)), high=float(high))
+def _range(values: Array) -> Range:
+    low, high = np.quantile(values, [0.1, 0.9])
+    return Range(low=float(low), middle=float(np.mean(values)), high=float(high))
 
 
-def sums_judged(
+def score_sums(
     population: Population, sizes: Sizes, noise: Noise, loss: Loss, times: int
 ) -> list[tuple[float, float]]:
     """One exchange of sums, each time with fresh noise of the size that totals have, and fresh
     coins.
     """
     q, s = _in_units(population, loss), population.square_moment
-    size = sizes.heard / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2  # V
+    size = (
+        sizes.effective_reports / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2
+    )  # V
     of_rows = replace(
         noise,
         label=noise.label / sizes.norm_bound,
@@ -73,67 +75,72 @@ def sums_judged(
     values, vectors = np.linalg.eigh((of_rows.label / size) ** 2 * np.eye(len(s)) + flips)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     rng = np.random.default_rng([1, len(population.y)])
-    found = []
+    scores = []
     for turn in range(times):
         fresh = rng.normal(size=s.shape) * (of_rows.square / size)
         noisy_q, noisy_s = q + rng.normal(size=q.shape) @ root.T, s + (fresh + fresh.T) / 2
         if population.answers:
-            of_q, of_s = _coins(population, sizes, loss, turn)
+            of_q, of_s = _sample_attribute_noise(population, sizes, loss, turn)
             noisy_q, noisy_s = noisy_q + of_q, noisy_s + of_s
         totals = Sums(label_sum=size * noisy_q, square_sum=size * noisy_s, size=size)
-        given = measured(totals, of_rows, loss=loss)
-        found.append(population.judged(fit_measured(given, loss).weights))
-    return found
+        measurement = normalise_totals(totals, of_rows, loss=loss)
+        scores.append(population.score(fit_moments(measurement, loss).weights))
+    return scores
 
 
-def _coins(population: Population, sizes: Sizes, loss: Loss, turn: int) -> tuple[Array, Array]:
+def _sample_attribute_noise(
+    population: Population, sizes: Sizes, loss: Loss, turn: int
+) -> tuple[Array, Array]:
     """What people's own coins move q and S by: the population tosses them, and what they move is
     reduced (or enlarged) to as many people as there are. Flips of labels, with which the same
     rows are multiplied, come on top: they are independent, and 0 on average.
     """
-    known = len(population.y)
-    rows = reported(population.x, population.answers, Simulated(turn).stream(SUMS))
+    people = len(population.y)
+    rows = randomise_rows(population.x, population.answers, Simulated(turn).stream(SUMS))
     codes = labels.codes(population.y, inf, population.classes)
-    said = statistics.exact(rows, codes, loss, blocks_of(population.answers))
-    share = float(np.sqrt(known / sum(sizes.records)))
-    of_q = said.label_sum / known - _in_units(population, loss)
-    return share * of_q, share * (said.square_sum / known - population.square_moment)
+    sums = statistics.exact(rows, codes, loss, blocks_of(population.answers))
+    share = float(np.sqrt(people / sum(sizes.records)))
+    of_q = sums.label_sum / people - _in_units(population, loss)
+    return share * of_q, share * (sums.square_sum / people - population.square_moment)
 
 
-def alone_judged(
+def score_alone(
     population: Population, sizes: Sizes, loss: Loss, times: int
 ) -> list[tuple[float, float]]:
     """A server of mean size keeps its reports to itself and makes the most of them: its exact sums
     in the same function.
     """
-    known, blocks = len(population.y), blocks_of(population.answers)
+    people, blocks = len(population.y), blocks_of(population.answers)
     exactly = Noise(label=0.0, square=0.0, coded=coded_rows.variance(blocks, sizes.width))
     servers = len(sizes.records)
     many = max(1, sum(sizes.records) // servers)
     alone = replace(sizes, records=(many,), reports=min(float(many), sizes.reports / servers))
-    if many >= known:  # as many people as all of the population: its own moments
-        return sums_judged(population, alone, exactly, loss, times)
-    rng, found = np.random.default_rng([2, known]), []
+    if many >= people:  # as many people as all of the population: its own moments
+        return score_sums(population, alone, exactly, loss, times)
+    rng, scores = np.random.default_rng([2, people]), []
     for turn in range(times):
-        own = rng.permutation(known)[:many]
-        said = flip_labels(
-            population.y[own],
-            np.full(many, alone.alike),
+        members = rng.permutation(people)[:many]
+        reports = flip_labels(
+            population.y[members],
+            np.full(many, alone.equivalent_epsilon),
             sizes.classes,
             Simulated(turn).stream(LABELS),
         )
-        codes, x = labels.codes(said, alone.alike, sizes.classes), population.x[own]
+        codes, x = (
+            labels.codes(reports, alone.equivalent_epsilon, sizes.classes),
+            population.x[members],
+        )
         if blocks:
-            x = reported(x, population.answers, Simulated(turn).stream(SUMS))
+            x = randomise_rows(x, population.answers, Simulated(turn).stream(SUMS))
         model = fit_sums(statistics.exact(x, codes, loss, blocks), exactly, loss=loss)
-        found.append(population.judged(model.weights))
-    return found
+        scores.append(population.score(model.weights))
+    return scores
 
 
-def majority_judged(population: Population) -> tuple[float, float]:
+def score_majority(population: Population) -> tuple[float, float]:
     """Everybody is taken for a member of the largest class."""
     largest = int(np.bincount(population.y, minlength=population.classes).argmax())
-    return population.compared(np.full(len(population.test_y), largest))
+    return population.score_classes(np.full(len(population.test_y), largest))
 
 
 def flip_variance(sizes: Sizes, loss: Loss) -> float:
@@ -141,8 +148,8 @@ def flip_variance(sizes: Sizes, loss: Loss) -> float:
     With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², of which the last is at least one over the
     number of people, and that where all have the same ε.
     """
-    own, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
-    return max(0.0, own / sizes.heard - true / sum(sizes.records))
+    noisy, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
+    return max(0.0, noisy / sizes.effective_reports - true / sum(sizes.records))
 
 
 def _in_units(population: Population, loss: Loss) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pdml._threads import one_thread
+from pdml._threads import single_thread
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.numerics.admm.graph import Graph
@@ -25,31 +25,31 @@ from pdml.planning.training_plan import TrainingPlan
 _LEAST = 12  # rehearsals of each candidate, on all populations together
 _Answer = TypeVar("_Answer")
 
-RoundsAsked = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
+RoundsSearchSettings = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
 """Who is linked to whom, the loss, the most rounds, and what is not to be chosen."""
 
 
 def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
     """Answers from made-up populations; public records are asked anew."""
 
-    def found(own: "Rehearsals", *asked: Any) -> _Answer:
-        with one_thread():  # many small matrices: threads would only wait for one another
-            return method(own, *asked)
+    def compute(runs: "UtilityRuns", *args: Any) -> _Answer:
+        with single_thread():  # many small matrices: threads would only wait for one another
+            return method(runs, *args)
 
     remembered = lru_cache(maxsize=4096)(
-        lambda sizes, first, *asked: found(Rehearsals(sizes, first=first), *asked)
+        lambda sizes, first, *question: compute(UtilityRuns(sizes, first=first), *question)
     )
 
     @wraps(method)
-    def answered(self: "Rehearsals", *asked: Any) -> _Answer:
+    def answered(self: "UtilityRuns", *args: Any) -> _Answer:
         if self.like is not None:
-            return found(self, *asked)
-        return remembered(self.sizes, self.first, *asked)
+            return compute(self, *args)
+        return remembered(self.sizes, self.first, *args)
 
     return answered
 
 
-class Rehearsals:
+class UtilityRuns:
     """Of sums, of rounds, and of what needs no training together: shares of records for which each
     gives the class of an unprotected model, and the right one, as (populations, times, 2).
 
@@ -81,71 +81,73 @@ class Rehearsals:
         meets it.
         """
         place = self.sizes.apart(int(np.argmax(self.sizes.records)))
-        plan = sums_search.calibrated(budget, place, share, loss=loss)
-        return None if plan is None else self._each(Rehearsals._exchanged, self.times, plan)
+        plan = sums_search.calibrate(budget, place, share, loss=loss)
+        return (
+            None if plan is None else self._per_population(UtilityRuns._exchanged, self.times, plan)
+        )
 
     @_kept
     def _exchanged(self, number: int, times: int, plan: TrainingPlan) -> Array:
         """Sums on one population."""
-        one = self.populations[number : number + 1]
-        return np.asarray(sums_search.judged(plan, self.sizes, one, times)[0])
+        selection = self.populations[number : number + 1]
+        return np.asarray(sums_search.score(plan, self.sizes, selection, times)[0])
 
     @_kept
     def rounds(
         self,
         budget: Budget,
-        asked: RoundsAsked,
+        search_settings: RoundsSearchSettings,
         beaten: float,
     ) -> tuple[Choice | None, float | None, Array | None]:
         """The best choice, how often rounds could be right at the most, and how often it is; where
         the most is no more than what has them ``beaten``, that alone.
         """
-        search = self._search(asked)
+        search = self._search(search_settings)
         most = None
         hoped = None if isinf(beaten) else search.at_most(budget)
         if hoped is not None:
-            most = float(np.mean(np.array(search.judged(hoped, self.times))[..., 1]))
+            most = float(np.mean(np.array(search.score(hoped, self.times))[..., 1]))
         choice = search.best(budget) if most is None or most > beaten else None
-        right = None if choice is None else np.array(search.judged(choice, self.times))
+        right = None if choice is None else np.array(search.score(choice, self.times))
         return choice, most, right
 
-    def of_rounds(self, choice: Choice, asked: RoundsAsked) -> Array:
+    def of_rounds(self, choice: Choice, search_settings: RoundsSearchSettings) -> Array:
         """How often a choice is right."""
-        return np.array(self._search(asked).judged(choice, self.times))
+        return np.array(self._search(search_settings).score(choice, self.times))
 
     @_kept
-    def hoped(self, budget: Budget, asked: RoundsAsked) -> Array | None:
+    def upper_bound(self, budget: Budget, search_settings: RoundsSearchSettings) -> Array | None:
         """What rounds could be right on at the most, or with features in the clear are."""
-        search = self._search(asked)
+        search = self._search(search_settings)
         choice = search.at_most(budget) or search.best(budget)
-        return None if choice is None else np.array(search.judged(choice, self.times))
+        return None if choice is None else np.array(search.score(choice, self.times))
 
-    def _search(self, asked: RoundsAsked) -> Search:
-        graph, loss, most_rounds, settled = asked
+    def _search(self, search_settings: RoundsSearchSettings) -> Search:
+        graph, loss, most_rounds, fixed_settings = search_settings
         return Search(
             self.sizes,
             graph,
             self.populations,
             loss=loss,
             most_rounds=most_rounds,
-            settled=dict(settled),
+            fixed_settings=dict(fixed_settings),
         )
 
     @_kept
-    def apart(self, loss: str) -> dict[str, Array]:
+    def baselines(self, loss: str) -> dict[str, Array]:
         """A server with its own reports, and the largest class."""
         times = self.times if len(self.populations) == 1 else 1
-        largest = [[utility.majority_judged(each)] for each in self.populations]
-        alone = self._each(Rehearsals._alone, times, loss)
+        largest = [[utility.score_majority(population)] for population in self.populations]
+        alone = self._per_population(UtilityRuns._alone, times, loss)
         return {"alone": alone, "majority": np.array(largest)}
 
     @_kept
     def _alone(self, number: int, times: int, loss: str) -> Array:
         """On one population."""
         kind = TrainingPlan(loss=loss).loss_for(self.sizes.classes)
-        return np.array(utility.alone_judged(self.populations[number], self.sizes, kind, times))
+        return np.array(utility.score_alone(self.populations[number], self.sizes, kind, times))
 
-    def _each(self, judged: Callable[..., Array], *asked: Any) -> Array:
+    def _per_population(self, judged: Callable[..., Array], *args: Any) -> Array:
         """Of each population, kept by its number: a first impression is part of the whole."""
-        whole = self if self.first is None else Rehearsals(self.sizes)
-        return np.array([judged(whole, k, *asked) for k in range(len(self.populations))])
+        whole = self if self.first is None else UtilityRuns(self.sizes)
+        return np.array([judged(whole, k, *args) for k in range(len(self.populations))])

@@ -6,7 +6,7 @@ from math import exp, inf, isinf, log
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 
 _LOWEST = 1e-9
 _CLOSE = 0.05  # in ln δ: about 0.5% of noise, since δ falls by its tenth power
@@ -32,7 +32,7 @@ def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
     return worst
 
 
-def hidden(budget: Budget, place: Place) -> float:
+def hidden(budget: Budget, place: ServerSpec) -> float:
     """About how many times farther a label may move than a Gaussian alone would allow, because its
     coin hides it too: κ, and less for a small ε. A guess, which the ledger corrects.
     """

@@ -1,6 +1,7 @@
 """All ways to a model under one budget, compared: by rehearsals, and by one judgement.
 
-The planner chooses by it, and what would make joining pay (`remedies`) is found by asking it again.
+The planner chooses by it, and what would make joining pay (`find_suggestions`) is found by asking
+it again.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.forecast.utility_runs import Rehearsals, RoundsAsked
+from pdml.planning.forecast.utility_runs import RoundsSearchSettings, UtilityRuns
 from pdml.planning.search import sums_search
 from pdml.planning.search.rounds_search import Choice
 from pdml.planning.sizes import Sizes
@@ -21,32 +22,32 @@ _RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean m
 _PART = 4  # of the populations, one in so many for a first impression
 LITTLE = 0.005  # of right answers: for fewer more than this nobody would join, or exchange often
 
-Judged = Mapping[str, Array]
+Scores = Mapping[str, Array]
 """(Agreement, accuracy) of rehearsals, (populations, times, 2), by the name of each candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Within:
+class SearchSpace:
     """What a planner may choose from."""
 
     graph: Graph
     method: str | None = None
     loss: str = "logistic"
     most_rounds: int = 100
-    settled: tuple[tuple[str, float], ...] = ()
+    fixed_settings: tuple[tuple[str, float], ...] = ()
 
     def sums(self, sizes: Sizes) -> bool:
         """Whether sums are tried for these sizes."""
         return self.method != "rounds" and sizes.width <= sums_search.WIDEST
 
     @property
-    def rounds(self) -> RoundsAsked:
+    def rounds(self) -> RoundsSearchSettings:
         """What rounds are looked for by."""
-        return self.graph, self.loss, self.most_rounds, self.settled
+        return self.graph, self.loss, self.most_rounds, self.fixed_settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class CandidateComparison:
     """What was judged, and the settings of each method that did best.
 
     Attributes
@@ -61,7 +62,7 @@ class Compared:
         What rounds could be right on at the most, where that was asked.
     """
 
-    judged: Judged
+    judged: Scores
     share: float | None = None
     choice: Choice | None = None
     most: float | None = None
@@ -69,8 +70,8 @@ class Compared:
     @property
     def method(self) -> str | None:
         """The one that is right most often; None if no noise meets the budget."""
-        found = [name for name in ("sums", "rounds") if name in self.judged]
-        return max(found, key=lambda name: _mean(self.judged[name]), default=None)
+        methods = [name for name in ("sums", "rounds") if name in self.judged]
+        return max(methods, key=lambda name: _mean(self.judged[name]), default=None)
 
     @property
     def pays(self) -> bool:
@@ -78,23 +79,23 @@ class Compared:
         return self.method is not None and pays(self.judged, self.method)
 
     @property
-    def clearly(self) -> bool:
+    def is_clear_win(self) -> bool:
         """Whether it does, and is rarely behind."""
         if self.method is None or not self.pays:
             return False
-        right = {name: each[..., 1].mean(axis=1) for name, each in self.judged.items()}
+        right = {name: scores[..., 1].mean(axis=1) for name, scores in self.judged.items()}
         apart = np.maximum(right["alone"], right["majority"])
         return bool(np.mean(right[self.method] < apart - _BEHIND) <= _RARELY)
 
 
 def compare(
-    worth: Rehearsals,
+    worth: UtilityRuns,
     budget: Budget,
-    within: Within,
+    within: SearchSpace,
     *,
     enough: bool = False,
-    told: Callable[[], None] = lambda: None,
-) -> Compared:
+    on_step: Callable[[], None] = lambda: None,
+) -> CandidateComparison:
     """Rehearse what a planner may choose from, and what needs nobody.
 
     Parameters
@@ -108,31 +109,31 @@ def compare(
     enough : bool
         Whether it is enough to know that one way pays: others could only be better. Other shares
         are passed over where one pays clearly, and rounds where sums pay.
-    told : callable
+    on_step : callable
         Called after each method.
 
     Returns
     -------
-    Compared
+    CandidateComparison
     """
     judged: dict[str, Array] = {}
-    apart = worth.apart(within.loss)
+    apart = worth.baselines(within.loss)
     share: float | None = None
-    if within.sums(worth.sizes) and (found := _shares(worth, budget, within, enough)):
-        share = max(sorted(found), key=lambda each: _mean(found[each]))
-        judged["sums"] = found[share]
-    told()
+    if within.sums(worth.sizes) and (scores := _shares(worth, budget, within, enough)):
+        share = max(sorted(scores), key=lambda candidate: _mean(scores[candidate]))
+        judged["sums"] = scores[share]
+    on_step()
     choice, most = None, None
-    known = enough and "sums" in judged and pays(judged | apart, "sums")
-    if within.method != "sums" and not known:
+    sums_pay = enough and "sums" in judged and pays(judged | apart, "sums")
+    if within.method != "sums" and not sums_pay:
         beaten = _beaten(judged, apart) if judged else -inf
         choice, most, right = worth.rounds(budget, within.rounds, beaten)
         judged |= {} if right is None else {"rounds": right}
-    told()
-    return Compared(judged=judged | apart, share=share, choice=choice, most=most)
+    on_step()
+    return CandidateComparison(judged=judged | apart, share=share, choice=choice, most=most)
 
 
-def _beaten(judged: Judged, apart: Judged) -> float:
+def _beaten(judged: Scores, apart: Scores) -> float:
     """What rounds must be able to be right on to be looked for: clearly more than sums are, or so
     much that joining pays where it does not by sums.
     """
@@ -141,23 +142,28 @@ def _beaten(judged: Judged, apart: Judged) -> float:
     return more if alone < sums else min(more, alone)
 
 
-def _shares(worth: Rehearsals, budget: Budget, within: Within, enough: bool) -> dict[float, Array]:
+def _shares(
+    worth: UtilityRuns, budget: Budget, within: SearchSpace, enough: bool
+) -> dict[float, Array]:
     """What sums are worth with each share of S that can be had; up to the first that clearly pays,
     where that is ``enough``. Where one side of the middle is better than it the other is not tried:
     too little noise on either Q or S is paid for by the other.
     """
-    found: dict[float, Array] = {}
+    scores: dict[float, Array] = {}
     for share in _tried(budget):
         right = worth.sums(budget, within.loss, share)
         if right is None:
             continue
-        better = bool(found) and _mean(right) > max(map(_mean, found.values()))
-        found[share] = right
+        better = bool(scores) and _mean(right) > max(map(_mean, scores.values()))
+        scores[share] = right
         if better or (
-            enough and Compared(judged={"sums": right} | worth.apart(within.loss)).clearly
+            enough
+            and CandidateComparison(
+                judged={"sums": right} | worth.baselines(within.loss)
+            ).is_clear_win
         ):
             break
-    return found
+    return scores
 
 
 def _tried(budget: Budget) -> tuple[float, ...]:
@@ -168,25 +174,25 @@ def _tried(budget: Budget) -> tuple[float, ...]:
     return (middle,) if isinf(budget.features_epsilon) else (middle, high, low)
 
 
-def glanced(sizes: Sizes, budget: Budget, within: Within) -> Compared:
+def quick_estimate(sizes: Sizes, budget: Budget, within: SearchSpace) -> CandidateComparison:
     """A first impression of `compare`, at a small part of its price: few populations, one way to
     divide the noise, and rounds as good as they can be. What it says may be wrong.
     """
-    worth = Rehearsals(sizes, first=max(2, len(Rehearsals(sizes).populations) // _PART))
+    worth = UtilityRuns(sizes, first=max(2, len(UtilityRuns(sizes).populations) // _PART))
     if within.sums(sizes):
         name, right = "sums", worth.sums(budget, within.loss, _tried(budget)[0])
     else:
-        name, right = "rounds", worth.hoped(budget, within.rounds)
+        name, right = "rounds", worth.upper_bound(budget, within.rounds)
     judged = {} if right is None else {name: right}
-    return Compared(judged=judged | worth.apart(within.loss))
+    return CandidateComparison(judged=judged | worth.baselines(within.loss))
 
 
-def better_apart(judged: Judged) -> str:
+def better_apart(judged: Scores) -> str:
     """The better of those that need nobody."""
     return max(("majority", "alone"), key=lambda name: _mean(judged[name]))
 
 
-def pays(judged: Judged, method: str) -> bool:
+def pays(judged: Scores, method: str) -> bool:
     """Whether joining is expected to: the method is right more often than either alone."""
     return _mean(judged[method]) > _mean(judged[better_apart(judged)])
 

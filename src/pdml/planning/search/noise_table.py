@@ -8,7 +8,7 @@ from math import inf
 from types import MappingProxyType
 
 from pdml.accounting import Budget
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 
 DELTA = 1e-6
 FIXED = 1e-4  # the most that rounding may add to what a record moves, as a share of it
@@ -111,7 +111,7 @@ _NEEDED = MappingProxyType(
 )
 
 
-def needed(budget: Budget, place: Place, share: float) -> float | None:
+def lookup_noise(budget: Budget, place: ServerSpec, share: float) -> float | None:
     """σ_Q in units of how far a record moves Q; None where it has to be looked for.
 
     Parameters
@@ -121,7 +121,7 @@ def needed(budget: Budget, place: Place, share: float) -> float | None:
     place : Place
         Of which the label ε, the classes and whether any answer is in the clear count.
     share : float
-        As for `sums_search.calibrated`.
+        As for `sums_search.calibrate`.
 
     Returns
     -------

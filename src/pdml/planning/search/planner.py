@@ -20,11 +20,11 @@ from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.utility import Forecast
-from pdml.planning.forecast.utility_runs import Rehearsals
+from pdml.planning.forecast.utility_runs import UtilityRuns
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import Within, compare
-from pdml.planning.search.rounds_search import SETTLED, Search
+from pdml.planning.search.candidates import SearchSpace, compare
+from pdml.planning.search.rounds_search import FIXABLE_SETTINGS, Search
 from pdml.planning.sizes import Row, Sizes, ledger, spent
 from pdml.planning.training_plan import METHODS, TrainingPlan
 
@@ -46,7 +46,7 @@ def propose(
     method: str | None = None,
     loss: str = "logistic",
     most_rounds: int = 100,
-    settled: Mapping[str, float] = _NOTHING,
+    fixed_settings: Mapping[str, float] = _NOTHING,
     progress: Progress | None = None,
 ) -> Proposal:
     """The plan that is expected to be right most often within a budget: what `pdml plan` proposes.
@@ -68,7 +68,7 @@ def propose(
         "logistic" or "matsushita".
     most_rounds : int
         The most rounds to plan for.
-    settled : mapping, optional
+    fixed_settings : mapping, optional
         Settings of rounds that are not to be chosen: ``rounds``, ``penalty``, ``regularization``,
         ``noise_decay``. Any of them asks for rounds.
     progress : callable, optional
@@ -103,46 +103,53 @@ def propose(
     >>> found.plan.method, found.ledger.line("features", "other servers").epsilon <= 1.0
     ('sums', True)
     """
-    method = "rounds" if settled and method is None else method
+    method = "rounds" if fixed_settings and method is None else method
     _check(budget, sizes, graph, method, loss, most_rounds)
-    _check_settled(settled, method)
-    told = _Steps(progress, 4)
-    worth = Rehearsals(sizes.rounded() if like is None else sizes, like)
-    within = Within(
+    _check_fixed_settings(fixed_settings, method)
+    steps = _Steps(progress, 4)
+    worth = UtilityRuns(sizes.rounded() if like is None else sizes, like)
+    within = SearchSpace(
         graph=graph,
         method=method,
         loss=loss,
         most_rounds=most_rounds,
-        settled=tuple(sorted(settled.items())),
+        fixed_settings=tuple(sorted(fixed_settings.items())),
     )
-    told.one()
-    found = compare(worth, budget, within, told=told.one)
-    if found.method is None:
+    steps.advance()
+    comparison = compare(worth, budget, within, on_step=steps.advance)
+    if comparison.method is None:
         raise BudgetExceeded(_impossible(budget))
     plan: TrainingPlan | None
-    if found.method == "sums":
-        assert found.share is not None
+    if comparison.method == "sums":
+        assert comparison.share is not None
         place = sizes.apart(int(np.argmax(sizes.records)))
-        plan = sums_search.calibrated(budget, place, found.share, loss=loss)
+        plan = sums_search.calibrate(budget, place, comparison.share, loss=loss)
     else:
-        assert found.choice is not None
-        search = Search(worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled)
-        plan, by = search.plan(found.choice, budget, sizes)
+        assert comparison.choice is not None
+        search = Search(
+            worth.sizes,
+            graph,
+            (),
+            loss=loss,
+            most_rounds=most_rounds,
+            fixed_settings=fixed_settings,
+        )
+        plan, by = search.plan(comparison.choice, budget, sizes)
         if by > _HAIR:  # what people are told is of the plan that they get
-            choice = found.choice.louder(by)
-            judged = {**found.judged, "rounds": worth.of_rounds(choice, within.rounds)}
-            found = replace(found, choice=choice, judged=judged)
+            choice = comparison.choice.louder(by)
+            judged = {**comparison.judged, "rounds": worth.of_rounds(choice, within.rounds)}
+            comparison = replace(comparison, choice=choice, judged=judged)
     assert plan is not None  # what was rehearsed has one
-    told.one()
+    steps.advance()
     return Proposal(
         budget=budget,
         sizes=sizes,
         within=within,
         plan=plan,
-        judged=found.judged,
+        judged=comparison.judged,
         public=like is not None,
-        choice=found.choice,
-        most=found.most,
+        choice=comparison.choice,
+        most=comparison.most,
     )
 
 
@@ -152,7 +159,7 @@ class _Steps:
     def __init__(self, progress: Progress | None, of: int) -> None:
         self._tell, self._of, self._done = progress, of, 0
 
-    def one(self) -> None:
+    def advance(self) -> None:
         """One step more."""
         self._done += 1
         if self._tell is not None:
@@ -188,19 +195,19 @@ def _check(
         )
 
 
-def _check_settled(settled: Mapping[str, float], method: str | None) -> None:
-    for name in settled:
-        _validate.choice("settled", name, SETTLED)
+def _check_fixed_settings(fixed_settings: Mapping[str, float], method: str | None) -> None:
+    for name in fixed_settings:
+        _validate.choice("fixed_settings", name, FIXABLE_SETTINGS)
         if method == "sums":
             raise InvalidInput(
                 f"{name} must be left out with method 'sums': it belongs to 'rounds'", setting=name
             )
-    TrainingPlan.from_dict(dict(settled))  # refuses what lies outside its domain
+    TrainingPlan.from_dict(dict(fixed_settings))  # refuses what lies outside its domain
 
 
 def _impossible(budget: Budget) -> str:
     """One sentence for a budget that no Gaussian noise meets, and what to change."""
-    said = [
+    limits = [
         f"{name} epsilon {epsilon:g} (delta {delta:g})"
         for name, (epsilon, delta) in (
             ("features", budget.limit("features")),
@@ -209,6 +216,6 @@ def _impossible(budget: Budget) -> str:
         if epsilon < inf
     ]
     return (
-        f"the budget of {' and '.join(said)} cannot be met: no Gaussian noise reaches it; "
+        f"the budget of {' and '.join(limits)} cannot be met: no Gaussian noise reaches it; "
         "raise the delta or the epsilon"
     )

@@ -29,10 +29,10 @@ from pdml.mechanisms.objective_noise import SIGMAS
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast import utility
-from pdml.planning.forecast.rounds_model import Reached, mean_curvature, reached
+from pdml.planning.forecast.rounds_model import RoundsForecast, forecast_rounds, mean_curvature
 from pdml.planning.forecast.synthetic import Population, choices
 from pdml.planning.search.calibration import excess, hidden, least
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
 
@@ -47,7 +47,7 @@ _TINY = 1e-200  # of margins where there is nothing to learn
 _TANGENTS = np.geomspace(0.01, 100.0, 41)
 _AS_GOOD = 0.004  # of agreement: so little is not worth more rounds
 
-SETTLED = ("rounds", "penalty", "regularization", "noise_decay")
+FIXABLE_SETTINGS = ("rounds", "penalty", "regularization", "noise_decay")
 """Settings of rounds that a search can be told."""
 
 
@@ -81,24 +81,28 @@ class Search:
         *,
         loss: str = "logistic",
         most_rounds: int = 100,
-        settled: Mapping[str, float] = MappingProxyType({}),
+        fixed_settings: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """``settled``: those of `SETTLED` that are not to be searched."""
+        """``fixed_settings``: those of `FIXABLE_SETTINGS` that are not to be searched."""
         self.sizes, self.graph, self.populations = sizes, graph, populations
         base = TrainingPlan(rounds=1, noise_scale=1.0, objective_bound=1.0, loss=loss)
         self.loss = base.loss_for(sizes.classes)
         self.rounds = sorted(
             {min(t, most_rounds) for t in ROUNDS} | ({most_rounds} if most_rounds > 100 else set())
         )
-        if "rounds" in settled:
-            self.rounds = [int(settled["rounds"])]
+        if "rounds" in fixed_settings:
+            self.rounds = [int(fixed_settings["rounds"])]
         strengths = [r * graph.n for r in RIDGES]
         self.plans = [
             replace(base, penalty=b, regularization=a)
-            for b in ([settled["penalty"]] if "penalty" in settled else PENALTIES)
-            for a in ([settled["regularization"]] if "regularization" in settled else strengths)
+            for b in ([fixed_settings["penalty"]] if "penalty" in fixed_settings else PENALTIES)
+            for a in (
+                [fixed_settings["regularization"]]
+                if "regularization" in fixed_settings
+                else strengths
+            )
         ]
-        self._decay = settled.get("noise_decay")
+        self._decay = fixed_settings.get("noise_decay")
         self.curvature = mean_curvature(self.loss, sizes.classes)  # h
 
     @cached_property
@@ -109,10 +113,10 @@ class Search:
         return self.curvature * np.geomspace(1e-6 * largest, largest, _NODES)
 
     @cached_property
-    def reached(self) -> Reached:
+    def reached(self) -> RoundsForecast:
         """What each shape makes of every λ."""
-        common = (self.seen.noise / self.seen.noise.sum(axis=0)).mean(axis=1)
-        return reached(
+        common = (self.margin_terms.noise / self.margin_terms.noise.sum(axis=0)).mean(axis=1)
+        return forecast_rounds(
             self.plans,
             self._sensitivities(self.plans, self.sizes),
             self.graph,
@@ -126,12 +130,12 @@ class Search:
     @cached_property
     def costs(self) -> "_Costs":
         """What each shape makes of every population."""
-        return self.seen.costs(self.reached, self.flips)
+        return self.margin_terms.costs(self.reached, self.flips)
 
     @cached_property
-    def seen(self) -> "_Seen":
+    def margin_terms(self) -> "_MarginTerms":
         """The populations as the linear model sees them."""
-        return _Seen.of([self._view(each) for each in self.populations])
+        return _MarginTerms.of([self._view(population) for population in self.populations])
 
     @property
     def flips(self) -> float:
@@ -139,7 +143,7 @@ class Search:
         return utility.flip_variance(self.sizes, self.loss) * sum(self.sizes.records)
 
     @property
-    def coins(self) -> float:
+    def attribute_noise(self) -> float:
         """The variance that coins of answers add to m·q along a direction in which they make E x²
         larger by 1.
         """
@@ -154,15 +158,15 @@ class Search:
         left, share = self._between(values)
 
         def laid(weights: Array) -> Array:
-            found = np.zeros(_NODES)
-            np.add.at(found, left, (1 - share) * weights)
-            np.add.at(found, left + 1, share * weights)
-            return found
+            totals = np.zeros(_NODES)
+            np.add.at(totals, left, (1 - share) * weights)
+            np.add.at(totals, left + 1, share * weights)
+            return totals
 
         contrasts = max(1, self.sizes.classes - 1)  # in which alone noise counts
         return {
             "wanted": laid(powers * np.sum(q * wanted, axis=0)),
-            "found": laid(powers * np.sum(q**2, axis=0)),
+            "signal": laid(powers * np.sum(q**2, axis=0)),
             "labels": laid(powers * values) * len(q),
             "noise": laid(powers) * contrasts,
             "power": np.maximum(powers @ np.sum(wanted**2, axis=0), _TINY),
@@ -187,15 +191,15 @@ class Search:
         same.
         """
         kinds = list(zip(sizes.records, self.graph.degrees.tolist(), strict=True))
-        found = np.empty((len(plans), len(kinds)))
+        sensitivities = np.empty((len(plans), len(kinds)))
         for kind, i in {kind: i for i, kind in enumerate(kinds)}.items():
             place = sizes.place(self.graph, i)
             inverse = [1 / plan.ridge(place.degree, place.n_servers) for plan in plans]
             ends = [int(np.argmin(inverse)), int(np.argmax(inverse))]
-            told = [_first_events(plans[k], place)[1].record_sensitivity for k in ends]
-            each = np.interp(inverse, [inverse[k] for k in ends], told)
-            found[:, [kind == other for other in kinds]] = each[:, None]
-        return found
+            anchors = [_first_events(plans[k], place)[1].record_sensitivity for k in ends]
+            column = np.interp(inverse, [inverse[k] for k in ends], anchors)
+            sensitivities[:, [kind == other for other in kinds]] = column[:, None]
+        return sensitivities
 
     def best(self, budget: Budget) -> Choice | None:
         """The best shape under ``budget``; None if no noise of rounds can meet it."""
@@ -235,9 +239,9 @@ class Search:
     def _over(self, budget: Budget, noise: float, bound: float) -> float:
         """How far a release with this noise is beyond the budget."""
         noised, sent = self._events(self.sizes)
-        one = replace(sent, stddev=noise * sent.record_sensitivity)
+        release = replace(sent, stddev=noise * sent.record_sensitivity)
         eta = replace(noised, bound=bound, stddev=bound / SIGMAS)
-        return excess((self.sizes.flip(), eta, one), budget, self.sizes.classes)
+        return excess((self.sizes.flip(), eta, release), budget, self.sizes.classes)
 
     def at_most(self, budget: Budget) -> Choice | None:
         """What would be best if neither noise had to make up for the other: no plan of rounds can
@@ -260,11 +264,13 @@ class Search:
         """Of all shapes; with fewer rounds where more are hardly better: each is a message."""
         if not noises:
             return None
-        found = [
-            self.seen.agreement(self.costs.wanted[:, :, None] / self.costs.size(u, r / SIGMAS))
+        agreements = [
+            self.margin_terms.agreement(
+                self.costs.wanted[:, :, None] / self.costs.size(u, r / SIGMAS)
+            )
             for u, r in noises
         ]
-        agreement = np.array(found)  # (noises, H, T, R)
+        agreement = np.array(agreements)  # (noises, H, T, R)
         enough = agreement.max(axis=(0, 1, 3)) >= agreement.max() - _AS_GOOD
         t = int(np.argmax(enough))
         best = int(np.argmax(agreement[:, :, t]))
@@ -279,32 +285,38 @@ class Search:
             unit=unit,
             objective_bound=bound,
             agreement=float(agreement[which, shape, t, k]),
-            noise=float(np.mean(1 - self.costs.found[shape, t] / size)),
+            noise=float(np.mean(1 - self.costs.signal[shape, t] / size)),
         )
 
-    def judged(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
+    def score(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
         """Rehearsals of a choice on each population: releases as the linear model draws them."""
-        each, h = self.reached, choice.shape
+        responses, h = self.reached, choice.shape
         t = self.rounds.index(choice.rounds)
-        k = int(np.argmin(np.abs(each.decays[h, t] - choice.decay)))
+        k = int(np.argmin(np.abs(responses.decays[h, t] - choice.decay)))
         eta = choice.objective_bound / SIGMAS
-        constant = eta**2 * each.objective[h, t] + choice.unit**2 * each.iterates[h, t, k]
-        found = []
+        constant = eta**2 * responses.objective[h, t] + choice.unit**2 * responses.iterates[h, t, k]
+        scores = []
         for number, population in enumerate(self.populations):
             values, vectors = population.spectrum
             values = values * self.sizes.norm_bound**2
             left, share = self._between(values)
 
-            of_nodes = np.array([each.gain[h, t], self.flips * each.labels[h, t], constant])
+            of_nodes = np.array(
+                [responses.gain[h, t], self.flips * responses.labels[h, t], constant]
+            )
             gain, flips, noise = (1 - share) * of_nodes[:, left] + share * of_nodes[:, left + 1]
             mean, noise = self._label_moment(population) @ vectors * gain, noise + flips * values
             if population.answers:
-                heard = (1 - share) * each.labels[h, t, left] + share * each.labels[h, t, left + 1]
-                noise = noise + self.coins * heard * np.maximum(values - population.powers, 0.0)
+                label_gain = (1 - share) * responses.labels[h, t, left] + share * responses.labels[
+                    h, t, left + 1
+                ]
+                noise = noise + self.attribute_noise * label_gain * np.maximum(
+                    values - population.powers, 0.0
+                )
             rng = np.random.default_rng([3, number])
-            drawn = (mean + np.sqrt(noise) * rng.normal(size=mean.shape) for _ in range(times))
-            found.append([population.judged(w @ vectors.T) for w in drawn])
-        return found
+            samples = (mean + np.sqrt(noise) * rng.normal(size=mean.shape) for _ in range(times))
+            scores.append([population.score(w @ vectors.T) for w in samples])
+        return scores
 
     def _events(self, sizes: Sizes) -> tuple[ObjectiveNoised, IterateReleased]:
         """What the smallest server would send."""
@@ -317,7 +329,7 @@ class Search:
         return noised.n_servers * noised.label_shift * SIGMAS
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> ServerSpec:
         return self.sizes.place(self.graph, int(np.argmin(self.sizes.records)))
 
     def _noises(self, budget: Budget) -> list[tuple[float, float]]:
@@ -328,15 +340,15 @@ class Search:
         guess = 1.0 if isinf(mu) else 1 / mu
         by_theta = self._needed(budget, 0.0, guess)
         features = self._needed(replace(budget, labels_epsilon=inf), 0.0, guess)
-        found = [] if by_theta is None else [(by_theta, 0.0)]
+        noises = [] if by_theta is None else [(by_theta, 0.0)]
         farthest = hidden(budget, self._place) * mu
         bounds = [loud / (share * farthest) for share in _LABEL_SHARES if not isinf(mu)]
         if features is not None and features != by_theta:  # labels by η, beside what features need
             bounds.append(least(lambda bound: self._over(budget, features, bound), loud) or 0.0)
         for bound in filter(None, bounds):
             needed = self._needed(budget, bound, guess)
-            found += [] if needed is None else [(needed, bound)]
-        return found
+            noises += [] if needed is None else [(needed, bound)]
+        return noises
 
     def plan(
         self, choice: Choice, budget: Budget, sizes: Sizes | None = None
@@ -373,27 +385,27 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _MarginTerms:
     """Populations as the linear model sees them: what their margins are made of, at each node."""
 
     wanted: Array  # (K, P): of q's margins, along those of the unprotected model
-    found: Array  # (K, P): of q's margins
+    signal: Array  # (K, P): of q's margins
     labels: Array  # (K, P): of flips
     noise: Array  # (K, P): of noise that is the same in all directions
     power: Array  # (P,): of the unprotected model's margins
     shares: Array  # (tangents, P): agreement at `_TANGENTS`
 
     @classmethod
-    def of(cls, views: Sequence[dict[str, Array]]) -> "_Seen":
+    def of(cls, views: Sequence[dict[str, Array]]) -> "_MarginTerms":
         return cls(**{name: np.array([view[name] for view in views]).T for name in views[0]})
 
-    def costs(self, each: Reached, flips: float) -> "_Costs":
+    def costs(self, responses: RoundsForecast, flips: float) -> "_Costs":
         return _Costs(
-            wanted=np.square(each.gain @ self.wanted) / self.power,  # each (H, T, P)
-            found=each.gain**2 @ self.found,
-            labels=flips * (each.labels @ self.labels),
-            objective=each.objective @ self.noise,
-            iterates=each.iterates @ self.noise,
+            wanted=np.square(responses.gain @ self.wanted) / self.power,  # each (H, T, P)
+            signal=responses.gain**2 @ self.signal,
+            labels=flips * (responses.labels @ self.labels),
+            objective=responses.objective @ self.noise,
+            iterates=responses.iterates @ self.noise,
         )
 
     def agreement(self, cosine: Array) -> Array:
@@ -402,9 +414,9 @@ class _Seen:
         step = np.log(_TANGENTS[1] / _TANGENTS[0])
         at = np.log(np.maximum(tangent / _TANGENTS[0], 1.0)) / step
         left = np.minimum(at.astype(np.int64), len(_TANGENTS) - 2)
-        share, one = np.minimum(at - left, 1.0), np.arange(cosine.shape[-1])
-        found = (1 - share) * self.shares[left, one] + share * self.shares[left + 1, one]
-        return np.asarray(found.mean(axis=-1))
+        share, index = np.minimum(at - left, 1.0), np.arange(cosine.shape[-1])
+        agreements = (1 - share) * self.shares[left, index] + share * self.shares[left + 1, index]
+        return np.asarray(agreements.mean(axis=-1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,14 +425,14 @@ class _Costs:
     noise."""
 
     wanted: Array  # (H, T, P): power of the wanted part of the release
-    found: Array  # (H, T, P): of its mean
+    signal: Array  # (H, T, P): of its mean
     labels: Array  # (H, T, P)
     objective: Array  # (H, T, P)
     iterates: Array  # (H, T, R, P)
 
     def size(self, unit: float, eta: float) -> Array:
         """Power of the release's margins, noise included, (H, T, R, P)."""
-        fixed = self.found + self.labels + eta**2 * self.objective
+        fixed = self.signal + self.labels + eta**2 * self.objective
         return np.asarray(np.maximum(fixed[:, :, None] + unit**2 * self.iterates, _TINY))
 
 
@@ -431,11 +443,11 @@ def _shares(population: Population) -> Array:
     size = sqrt(float(np.mean(np.sum(margins**2, axis=1))) / codes)
     noise = size * np.random.default_rng(0).normal(size=margins.shape)
     plain = choices(margins)
-    found = [np.mean(choices(margins + t * noise) == plain) for t in _TANGENTS]
-    return np.minimum.accumulate(found)
+    agreements = [np.mean(choices(margins + t * noise) == plain) for t in _TANGENTS]
+    return np.minimum.accumulate(agreements)
 
 
-def _first_events(plan: TrainingPlan, place: Place) -> tuple[ObjectiveNoised, IterateReleased]:
+def _first_events(plan: TrainingPlan, place: ServerSpec) -> tuple[ObjectiveNoised, IterateReleased]:
     events = plan.events(place)
     noised = next(event for event in events if isinstance(event, ObjectiveNoised))
     return noised, next(event for event in events if isinstance(event, IterateReleased))

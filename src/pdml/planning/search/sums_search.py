@@ -23,7 +23,7 @@ from pdml.planning.forecast import utility
 from pdml.planning.forecast.synthetic import Population
 from pdml.planning.search import noise_table
 from pdml.planning.search.calibration import excess, hidden, least
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 
@@ -38,8 +38,8 @@ def preferred(sizes: Sizes) -> str | None:
     return None
 
 
-def calibrated(
-    budget: Budget, place: Place, share: float, *, loss: str = "logistic"
+def calibrate(
+    budget: Budget, place: ServerSpec, share: float, *, loss: str = "logistic"
 ) -> TrainingPlan | None:
     """The quietest exchange of sums that keeps to a budget.
 
@@ -78,7 +78,7 @@ def calibrated(
 
 
 @lru_cache(maxsize=256)
-def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> TrainingPlan | None:
+def _calibrated(budget: Budget, place: ServerSpec, share: float, loss: str) -> TrainingPlan | None:
     """With as many records as the next power of two, so that few questions are asked twice."""
     silent = TrainingPlan(
         method="sums", label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
@@ -96,9 +96,9 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
     def plan(noise: float) -> TrainingPlan:
         return replace(silent, label_noise=noise, square_noise=square)
 
-    known = noise_table.needed(budget, place, share)
-    if known is not None and event.fixed_shift <= noise_table.FIXED * event.record_shift:
-        return plan(known * event.record_shift)
+    table_noise = noise_table.lookup_noise(budget, place, share)
+    if table_noise is not None and event.fixed_shift <= noise_table.FIXED * event.record_shift:
+        return plan(table_noise * event.record_shift)
 
     def over(noise: float) -> float:
         return excess((place.flip(), *plan(noise).events(place)), budget, place.classes)
@@ -107,11 +107,11 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
     return None if noise is None else plan(noise)
 
 
-def judged(
-    plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
-) -> Array:
+def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int) -> Array:
     """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
     noise = plan.noise_of_total(sizes.apart(0))
     loss = plan.loss_for(sizes.classes)
-    each = [utility.sums_judged(one, sizes, noise, loss, times) for one in populations]
-    return np.array(each).reshape(-1, times, 2)
+    scores = [
+        utility.score_sums(population, sizes, noise, loss, times) for population in populations
+    ]
+    return np.array(scores).reshape(-1, times, 2)

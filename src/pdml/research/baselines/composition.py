@@ -43,8 +43,8 @@ def repeated_profile(alpha: float, rounds: int) -> Profile:
 
     def delta(epsilon: Values) -> Values:
         second = np.exp(np.minimum(700.0, np.asarray(epsilon)[..., None] + likely[::-1]))
-        found = np.maximum(0.0, np.exp(likely) - second).sum(axis=-1)
-        return np.where(epsilon >= rounds * alpha, 0.0, found)[()]
+        excess = np.maximum(0.0, np.exp(likely) - second).sum(axis=-1)
+        return np.where(epsilon >= rounds * alpha, 0.0, excess)[()]
 
     return delta
 

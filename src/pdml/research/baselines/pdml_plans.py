@@ -13,7 +13,7 @@ from pdml.mechanisms.integer_gaussian import Units
 from pdml.mechanisms.randomness import Simulated
 from pdml.planning.search import planner
 from pdml.planning.search.planner import Budget, Proposal, Sizes
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.baselines.composition import Guarantee
 from pdml.research.baselines.task import Task
@@ -35,7 +35,7 @@ UNFLIPPED = 30.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanRequest:
     """What the planner is asked for: labels flipped at ε = ``flips`` on the device (∞: the own
     server sees the truth), protection from ``colluding`` other servers (None: all of them), and by
     which ``method`` (None: its own choice).
@@ -65,41 +65,43 @@ def budget(epsilon: float, colluding: int | None) -> Budget:
     )
 
 
-def answer(task: Task, asked: Asked, epsilon: float) -> Proposal:
+def answer(task: Task, request: PlanRequest, epsilon: float) -> Proposal:
     """`proposed` for the sizes of a task."""
-    sizes = task.sizes(UNFLIPPED if isinf(asked.flips) else asked.flips)
-    free = proposed(sizes, epsilon, asked.colluding, None)
-    if asked.method in (None, free.plan.method):  # the same plan, which need not be sought again
+    sizes = task.sizes(UNFLIPPED if isinf(request.flips) else request.flips)
+    free = proposed(sizes, epsilon, request.colluding, None)
+    if request.method in (None, free.plan.method):  # the same plan, which need not be sought again
         return free
-    return proposed(sizes, epsilon, asked.colluding, asked.method)
+    return proposed(sizes, epsilon, request.colluding, request.method)
 
 
-def told(task: Task, asked: Asked, epsilon: float) -> str:
+def describe_plan(task: Task, request: PlanRequest, epsilon: float) -> str:
     """What the planner chose, in words."""
-    plan = answer(task, asked, epsilon).plan
+    plan = answer(task, request, epsilon).plan
     if plan.method == "sums":
         return f"sums, noise of Q {plan.label_noise:.3g}, of S {plan.square_noise:.3g}"
     return f"{plan.rounds} rounds, penalty {plan.penalty:g}"
 
 
-def planned(task: Task, asked: Asked, epsilon: float) -> Array:
-    return trained(task, answer(task, asked, epsilon).plan, asked.flips)
+def planned(task: Task, request: PlanRequest, epsilon: float) -> Array:
+    return trained(task, answer(task, request, epsilon).plan, request.flips)
 
 
-def planned_guarantee(task: Task, asked: Asked, epsilon: float) -> Guarantee:
+def planned_guarantee(task: Task, request: PlanRequest, epsilon: float) -> Guarantee:
     """Against as many servers as were asked for. Models for the house add nothing: they are not
     sent.
     """
-    return guarantee(task, answer(task, asked, epsilon).plan, asked.flips, asked.colluding)
+    return guarantee(task, answer(task, request, epsilon).plan, request.flips, request.colluding)
 
 
-def house(task: Task, asked: Asked, epsilon: float) -> Array:
+def local_models(task: Task, request: PlanRequest, epsilon: float) -> Array:
     """What each server would keep for itself of an exchange of sums, (n, d)."""
-    run = _run(task, answer(task, asked, epsilon).plan, asked.flips)
-    return np.array([kept[0] for kept in local_engine.exchange(run, house=True, threads=1).house])
+    run = _run(task, answer(task, request, epsilon).plan, request.flips)
+    return np.array(
+        [kept[0] for kept in local_engine.exchange(run, local_models=True, threads=1).local_models]
+    )
 
 
-def exchanged(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, Place]:
+def exchange_sums(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, ServerSpec]:
     """The total of one exchange of sums, and a place that it can be read with."""
     run = _run(task, plan, flips)
     return local_engine.exchange(run, threads=1).total, run.servers[0].place
@@ -108,7 +110,7 @@ def exchanged(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, Plac
 def trained(task: Task, plan: TrainingPlan, flips: float) -> Array:
     """The model of the total, or the mean over servers of their last releases, (d,)."""
     if plan.method == "sums":
-        total, place = exchanged(task, plan, flips)
+        total, place = exchange_sums(task, plan, flips)
         return np.asarray(sums_fit.weights(total, plan, place)[0])
     done = local_engine.train(experiment.graph(), _run(task, plan, flips), threads=1)
     return np.asarray(done.released.mean(axis=0)[0])

@@ -16,17 +16,17 @@ from pdml.research.baselines import (
     zhang_zhu,
 )
 from pdml.research.baselines.composition import Guarantee
-from pdml.research.baselines.pdml_plans import Asked
+from pdml.research.baselines.pdml_plans import PlanRequest
 from pdml.research.baselines.task import Task
 
 EPSILON = 1.0  # of labels on the device, and of labels and records against others
 
 PLANNED, AS_PAPER = "PDML planned", "PDML as in the paper"
-HALF, ONE = f"{PLANNED}, 5 collude", f"{PLANNED}, 1 colludes"
-HOUSE = f"{PLANNED}, for the house"
+HALF, SINGLE = f"{PLANNED}, 5 collude", f"{PLANNED}, 1 colludes"
+LOCAL_MODELS = f"{PLANNED}, for the house"
 FLOOR, PLAIN = "Larger class", "No privacy, pooled"  # learns nothing; hides nothing
 ALONE = ("Flip, each server alone", "Flip, alone, from sums")
-NOBODY, OWN, CURATOR = "nobody", "server", "curator"
+NO_TRUST, SERVER, CURATOR = "nobody", "server", "curator"
 ALL = ("label_collector", "label_others", "features_others")  # the columns of `Guarantee`
 LABELS, FROM_OTHERS = ALL[:2], ALL[1:]
 
@@ -75,12 +75,12 @@ def _zhang_zhu(name: str, kind: str, flips: float) -> Rival:
 
 
 def _planned(
-    name: str, flips: float, *, colluding: int | None = None, house: bool = False
+    name: str, flips: float, *, colluding: int | None = None, local_models: bool = False
 ) -> Rival:
     """By sums or rounds, as the planner chooses; models for the house need sums."""
-    asked = Asked(flips, colluding, "sums" if house else None)
-    train = pdml_plans.house if house else pdml_plans.planned
-    return _between_servers(name, train, pdml_plans.planned_guarantee, (asked,), flips)
+    request = PlanRequest(flips, colluding, "sums" if local_models else None)
+    train = pdml_plans.local_models if local_models else pdml_plans.planned
+    return _between_servers(name, train, pdml_plans.planned_guarantee, (request,), flips)
 
 
 def _between_servers(
@@ -89,7 +89,7 @@ def _between_servers(
     """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their
     own server.
     """
-    trusts, protects = (OWN, FROM_OTHERS) if isinf(flips) else (NOBODY, ALL)
+    trusts, protects = (SERVER, FROM_OTHERS) if isinf(flips) else (NO_TRUST, ALL)
     return Rival(name, trusts, train, guarantee, protects, settings)
 
 
@@ -109,19 +109,19 @@ RIVALS = (
     _zhang_zhu("Zhang-Zhu, dual", "dual", inf),
     _zhang_zhu("Zhang-Zhu, primal", "primal", inf),
     _planned(f"{PLANNED}, no flips", inf),
-    Rival("Flip, pooled, corrected", NOBODY, pooled.corrected, pooled.flipped, LABELS),
-    Rival("Flip, pooled, uncorrected", NOBODY, pooled.uncorrected, pooled.flipped, LABELS),
-    Rival(ALONE[0], NOBODY, pooled.alone, pooled.unshared, ALL),
-    Rival(ALONE[1], NOBODY, pooled.alone_from_sums, pooled.unshared, ALL),
+    Rival("Flip, pooled, corrected", NO_TRUST, pooled.corrected, pooled.flipped, LABELS),
+    Rival("Flip, pooled, uncorrected", NO_TRUST, pooled.uncorrected, pooled.flipped, LABELS),
+    Rival(ALONE[0], NO_TRUST, pooled.alone, pooled.unshared, ALL),
+    Rival(ALONE[1], NO_TRUST, pooled.alone_from_sums, pooled.unshared, ALL),
     _zhang_zhu("Flip + Zhang-Zhu, dual", "dual", EPSILON),
     _zhang_zhu("Flip + Zhang-Zhu, primal", "primal", EPSILON),
     _planned(PLANNED, EPSILON),
     _planned(HALF, EPSILON, colluding=5),
-    _planned(ONE, EPSILON, colluding=1),
-    _planned(HOUSE, EPSILON, house=True),
+    _planned(SINGLE, EPSILON, colluding=1),
+    _planned(LOCAL_MODELS, EPSILON, local_models=True),
     Rival(
         AS_PAPER,
-        NOBODY,
+        NO_TRUST,
         pdml_plans.trained,
         pdml_plans.guarantee,
         LABELS,

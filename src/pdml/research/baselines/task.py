@@ -96,5 +96,5 @@ def regression(x: Matrix, mean: Array, ridge: float) -> Array:
     """
     from pdml.numerics.admm.solver import PrimalSolver
 
-    found, _ = PrimalSolver(x, LOSS, ridge).solve(mean.reshape(1, 1, -1), 1e-9)
-    return np.asarray(found[0, 0])
+    weights, _ = PrimalSolver(x, LOSS, ridge).solve(mean.reshape(1, 1, -1), 1e-9)
+    return np.asarray(weights[0, 0])

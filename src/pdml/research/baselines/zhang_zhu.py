@@ -75,8 +75,8 @@ def noise_for(how: Dynamic, *, degree: int, records: int, alpha: float) -> Noise
     shift = labels.record_shift(how.epsilon, 1.0, LOSS, 2)
     label = labels.label_shift(how.epsilon, 1.0, LOSS, 2)
     if how.kind == "dual":
-        found = calibrate(alpha, records=records, ridge=ridge, shift=shift)
-        return Noise(found.rate, found.extra, label_alpha=found.rate * label)
+        calibration = calibrate(alpha, records=records, ridge=ridge, shift=shift)
+        return Noise(calibration.rate, calibration.extra, label_alpha=calibration.rate * label)
     moved = (shift / records + 2 * TOLERANCE) / ridge
     return Noise(
         alpha / moved,
@@ -114,15 +114,17 @@ def released(task: Task, how: Dynamic, epsilon: float) -> Array:
     degree = np.asarray(degrees, dtype=float)[:, None, None]
     sent, dual = np.zeros_like(linear), np.zeros_like(linear)
     for _ in range(how.rounds):
-        heard = graph.sum_over_neighbours(sent)
-        dual = steps.dual_step(dual, sent, heard, degree=degree, penalty=how.penalty)
-        target = steps.primal_target(linear, dual, sent, heard, degree=degree, penalty=how.penalty)
+        neighbour_sums = graph.sum_over_neighbours(sent)
+        dual = steps.dual_step(dual, sent, neighbour_sums, degree=degree, penalty=how.penalty)
+        target = steps.primal_target(
+            linear, dual, sent, neighbour_sums, degree=degree, penalty=how.penalty
+        )
         sent = np.empty_like(target)
         for i, noise in enumerate(noises):
-            drawn = radial_noise(rng, task.width, noise.rate)
-            within = drawn / parts[i].shape[0] if how.kind == "dual" else 0.0
+            sample = radial_noise(rng, task.width, noise.rate)
+            within = sample / parts[i].shape[0] if how.kind == "dual" else 0.0
             sent[i] = solvers[i].solve((target[i] - within)[None], TOLERANCE)[0][0] + (
-                0.0 if how.kind == "dual" else drawn
+                0.0 if how.kind == "dual" else sample
             )
     return sent[:, 0]
 

@@ -165,8 +165,8 @@ def choices(setting: Setting, curvature: Curvature) -> list[Constants]:
         (1.5, 4.0, 30.0),
         (0.05, 0.3, 0.7, 0.95),
     )
-    found = (
-        constants(setting, curvature, b=part * largest, first=one, second=two, share=share)
-        for part, one, two, share in grid
+    candidates = (
+        constants(setting, curvature, b=part * largest, first=first, second=second, share=share)
+        for part, first, second, share in grid
     )
-    return [each for each in found if each is not None and each.valid]
+    return [candidate for candidate in candidates if candidate is not None and candidate.valid]

@@ -40,8 +40,8 @@ def draw(setting: Setting, against: str, path: Path, kind: str) -> None:
             values = [getattr(b, term) for b in bounds]
             if max(values) > 0:
                 axes.plot(places, values, style, color=BLUE, label=f"sharper: {term}")
-        known = f"loss at w = 0: {setting.zero_loss:.2f}"
-        axes.axhline(setting.zero_loss, color=INK, linewidth=0.8, label=known)
+        caption = f"loss at w = 0: {setting.zero_loss:.2f}"
+        axes.axhline(setting.zero_loss, color=INK, linewidth=0.8, label=caption)
         axes.set(
             xscale="log",
             yscale="log",

@@ -81,14 +81,18 @@ def theorem1(
     met = condition(setting.graph, curvature)
     if not met.holds:
         return met.reason
-    found = [each for each in choices(setting, curvature) if setting.noise_decay < each.contraction]
-    if not found:
+    candidates = [
+        candidate
+        for candidate in choices(setting, curvature)
+        if setting.noise_decay < candidate.contraction
+    ]
+    if not candidates:
         return (
             "noise_decay must be below C, which no choice of b and lambda_1 lifts to "
             f"{setting.noise_decay:g}"
         )
     return min(
-        ((_theorem1(setting, each, rademacher), each) for each in found),
+        ((_theorem1(setting, choice, rademacher), choice) for choice in candidates),
         key=lambda pair: pair[0].total,
     )
 

@@ -38,9 +38,9 @@ class Complexity:
     @classmethod
     def of(cls, x: Matrix, radius: float, seed: int = 0) -> "Complexity":
         """Of the records ``x``, for classifiers up to ``radius``; ``seed`` draws the signs."""
-        drawn = rademacher.sampled(x, radius, np.random.default_rng([seed, 9]))
+        sample = rademacher.sampled(x, radius, np.random.default_rng([seed, 9]))
         return cls(
-            records=int(x.shape[0]), closed_form=rademacher.closed_form(x, radius), sampled=drawn
+            records=int(x.shape[0]), closed_form=rademacher.closed_form(x, radius), sampled=sample
         )
 
     def per_server(self, records: Sequence[int]) -> list[float]:
@@ -64,15 +64,19 @@ class Promises:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        seen = self.complexity
-        measured = {} if seen is None else {"rademacher": _plain_complexity(seen)}
+        complexity = self.complexity
+        measured = {} if complexity is None else {"rademacher": _plain_complexity(complexity)}
         return {
             "risk_of_zero": self.setting.zero_loss,
             "radius": self.setting.radius,
             "bounds": [self._plain(bound) for bound in self.bounds],
             "conditions": [
-                {"condition": each.name, "holds": each.holds, "reason": each.reason}
-                for each in self.preconditions
+                {
+                    "condition": precondition.name,
+                    "holds": precondition.holds,
+                    "reason": precondition.reason,
+                }
+                for precondition in self.preconditions
             ],
             **measured,
         }
@@ -90,8 +94,12 @@ class Promises:
         }
 
 
-def _plain_complexity(seen: Complexity) -> dict[str, float]:
-    return {"records": seen.records, "closed_form": seen.closed_form, **asdict(seen.sampled)}
+def _plain_complexity(complexity: Complexity) -> dict[str, float]:
+    return {
+        "records": complexity.records,
+        "closed_form": complexity.closed_form,
+        **asdict(complexity.sampled),
+    }
 
 
 def promises(setting: Setting, complexity: Complexity | None = None) -> Promises:
@@ -118,14 +126,14 @@ def promises(setting: Setting, complexity: Complexity | None = None) -> Promises
     """
     lengths = None if complexity is None else complexity.per_server(setting.records)
     first = printed.theorem1(setting, lengths)
-    found = [
+    bounds = [
         printed.corollary2(setting, lengths),
         printed.corollary1(setting, lengths),
         printed.theorem2(setting, lengths),
         *(() if isinstance(first, str) else first[:1]),
     ]
     for room in (corrected, sharper):
-        found += [
+        bounds += [
             room.corollary2(setting),
             room.corollary1(setting),
             room.theorem2(setting),
@@ -133,7 +141,7 @@ def promises(setting: Setting, complexity: Complexity | None = None) -> Promises
         ]
     return Promises(
         setting=setting,
-        bounds=tuple(found),
+        bounds=tuple(bounds),
         preconditions=(*_preconditions(setting), *_decay(setting, first)),
         silent=first if isinstance(first, str) else "",
         complexity=complexity,
@@ -168,8 +176,8 @@ def _lemma5(how: str, setting: Setting, constants: Curvature) -> Precondition:
 def _decay(setting: Setting, first: tuple[Bound, Constants] | str) -> tuple[Precondition, ...]:
     """Theorem 1's condition on ρ; where Lemma 5's fails, nobody asks for it."""
     if isinstance(first, str):
-        asked = condition(setting.graph, Curvature.printed(setting)).holds
-        return (Precondition(name="noise decay < C", holds=False, reason=first),) if asked else ()
+        applies = condition(setting.graph, Curvature.printed(setting)).holds
+        return (Precondition(name="noise decay < C", holds=False, reason=first),) if applies else ()
     chosen = first[1]
     why = (
         f"a choice of b and lambda_1 has C = {chosen.contraction:.4g}, for beta = "

@@ -56,13 +56,13 @@ def _corollary(setting: Setting, statement: str, reach: float) -> Bound:
     def excess(linear: float) -> float:
         return (linear**2 / 2 + plain * (linear + plain)) / setting.ridge
 
-    found = excess(labels)
-    objective = excess(labels + reach / setting.n) - found
+    label_excess = excess(labels)
+    objective = excess(labels + reach / setting.n) - label_excess
     return Bound(
         statement=statement,
         variant=VARIANT,
         classifiers=1,
-        labels=found,
+        labels=label_excess,
         objective=objective,
         iterates=0,
         optimisation=0,
@@ -79,8 +79,8 @@ def theorem1(setting: Setting) -> Bound:
     from counting.
     """
     share = setting.delta / 5
-    mean, each = setting.likely_mean_objective_reach(share), setting.likely_objective_reach(share)
-    return _theorem(setting, "Theorem 1", mean, each, iterate_term(setting))
+    mean, reach = setting.likely_mean_objective_reach(share), setting.likely_objective_reach(share)
+    return _theorem(setting, "Theorem 1", mean, reach, iterate_term(setting))
 
 
 def _theorem(
@@ -91,7 +91,7 @@ def _theorem(
     """
     n, share = setting.n, setting.delta / 5
     whole = n * label_deviation(setting, setting.pooled, share)
-    each = np.array([label_deviation(setting, m, share / n) for m in setting.records])
+    deviations = np.array([label_deviation(setting, m, share / n) for m in setting.records])
     gap = setting.penalty * setting.graph.spectra().minus_min
 
     def linear(ridge: float, *, noisy: bool) -> float:
@@ -99,7 +99,7 @@ def _theorem(
         consensus take off.
         """
         together = (whole + noisy * mean_reach) ** 2 / (2 * n * ridge)
-        return together + float(np.sum((each + noisy * reach / n) ** 2)) / (2 * (ridge + gap))
+        return together + float(np.sum((deviations + noisy * reach / n) ** 2)) / (2 * (ridge + gap))
 
     def at(tau: float) -> tuple[float, float]:
         plain = sum(

@@ -50,12 +50,12 @@ def candidates(n: int, rng: np.random.Generator) -> dict[str, Graph]:
         "ring": lambda: Graph.ring(n),
         "star": lambda: Graph.star(n),
     }
-    found: dict[str, Graph] = {}
+    graphs: dict[str, Graph] = {}
     for name, make in ways.items():
         graph = make()
-        if graph is not None and graph not in found.values():
-            found[name] = graph
-    return found
+        if graph is not None and graph not in graphs.values():
+            graphs[name] = graph
+    return graphs
 
 
 def _hypercube(n: int) -> Graph | None:
@@ -74,9 +74,9 @@ def _regular(n: int, degree: int, rng: np.random.Generator) -> Graph | None:
         import networkx as nx  # here, because it takes long to import
 
     for _ in range(100):
-        drawn = nx.random_regular_graph(degree, n, seed=rng)
-        if nx.is_connected(drawn):
-            return Graph.from_edges(sorted(drawn.edges))
+        sample = nx.random_regular_graph(degree, n, seed=rng)
+        if nx.is_connected(sample):
+            return Graph.from_edges(sorted(sample.edges))
     return None
 
 
@@ -99,7 +99,7 @@ def contraction(graph: Graph, *, penalty: float, ridge: float, curvature: float)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class GraphScore:
     """One graph, by everything that depends on it."""
 
     name: str
@@ -144,23 +144,23 @@ class Judged:
 class Advice:
     """What the judged graphs come to: ``graphs`` are sorted, fastest first."""
 
-    graphs: tuple[Judged, ...]
+    graphs: tuple[GraphScore, ...]
 
     @property
-    def fastest(self) -> Judged:
+    def fastest(self) -> GraphScore:
         """Errors fade fastest on it."""
         return self.graphs[0]
 
     @property
-    def closest(self) -> Judged:
+    def closest(self) -> GraphScore:
         """Comes closest to the paper's condition."""
-        return max(self.graphs, key=lambda each: each.best_ratio)
+        return max(self.graphs, key=lambda candidate: candidate.best_ratio)
 
     @property
-    def cheapest(self) -> Judged:
+    def cheapest(self) -> GraphScore:
         """The fewest links within twice the rounds of the fastest."""
         within = (e for e in self.graphs if e.contraction**2 <= self.fastest.contraction)
-        return min(within, key=lambda each: (each.links, each.rounds_per_digit))
+        return min(within, key=lambda candidate: (candidate.links, candidate.rounds_per_digit))
 
     def meeting(self, *, corrected: bool) -> list[str]:
         """The graphs that meet Lemma 5's condition for some a, its constants as printed or not."""
@@ -198,7 +198,7 @@ def suggest(
         judge(name, graph, regularization=regularization, curvature_bound=curvature)
         for name, graph in candidates(servers, np.random.default_rng([seed, 7])).items()
     ]
-    return Advice(graphs=tuple(sorted(judged, key=lambda each: each.rounds_per_digit)))
+    return Advice(graphs=tuple(sorted(judged, key=lambda candidate: candidate.rounds_per_digit)))
 
 
 def judge(
@@ -208,7 +208,7 @@ def judge(
     regularization: float,
     curvature_bound: float,
     penalties: Sequence[float] = PENALTIES,
-) -> Judged:
+) -> GraphScore:
     """``curvature_bound`` is c₃, the most that the risk can curve; a tenth of it is tried too, as
     records do not all point one way.
     """
@@ -231,7 +231,7 @@ def judge(
     # φ grows with κ̂/ϱ², which is largest where a = n·c₃, both as printed (shared = 1) and stacked
     # (shared = n).
     largest = graph.n * curvature_bound
-    return Judged(
+    return GraphScore(
         name=name,
         graph=graph,
         spread=s.plus_max / s.plus_min,

@@ -67,9 +67,9 @@ def load() -> Adult:
     columns = list(NUMERIC)
     for name in CATEGORICAL:
         levels, code = np.unique(fields[name], return_inverse=True)
-        known = levels != "?"
-        blocks.append(sparse.eye_array(len(levels), format="csr")[code[complete]][:, known])
-        columns += [f"{name}={level}" for level in levels[known]]
+        is_level = levels != "?"
+        blocks.append(sparse.eye_array(len(levels), format="csr")[code[complete]][:, is_level])
+        columns += [f"{name}={level}" for level in levels[is_level]]
     X = sparse.csr_array(sparse.hstack(blocks, format="csr"))
     X.eliminate_zeros()
     if X.shape != (ROWS, COLUMNS):

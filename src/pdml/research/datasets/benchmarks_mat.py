@@ -18,18 +18,18 @@ def tables(content: bytes, names: Sequence[str]) -> Mapping[str, bytes]:
     from scipy.io import loadmat
 
     try:
-        found = loadmat(io.BytesIO(content), variable_names=list(names))
+        structures = loadmat(io.BytesIO(content), variable_names=list(names))
     except Exception as error:  # loadmat raises whatever its parser stumbles over
         raise DataError(
             "benchmarks.mat must be a MATLAB file, got one that cannot be read: "
             f"{type(error).__name__}"
         ) from error
-    return {name: _table(name, found) for name in names}
+    return {name: _table(name, structures) for name in names}
 
 
-def _table(name: str, found: Mapping[str, Array]) -> bytes:
+def _table(name: str, structures: Mapping[str, Array]) -> bytes:
     try:
-        record = found[name][0, 0]
+        record = structures[name][0, 0]
         X, y = (
             np.asarray(record["x"], dtype=np.float64),
             np.asarray(record["t"], dtype=np.float64).ravel(),

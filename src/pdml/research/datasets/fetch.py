@@ -44,7 +44,7 @@ def status(name: str) -> list[Status]:
     list of Status
         One for each of its files.
     """
-    found = []
+    statuses = []
     for file, sha256 in _home(name).files.items():
         path = local.find(file)
         state: Literal["checked", "damaged", "missing"] = "missing"
@@ -54,8 +54,8 @@ def status(name: str) -> list[Status]:
                 state = "checked"
             except DataError:
                 state = "damaged"
-        found.append(Status(file=file, path=path, state=state))
-    return found
+        statuses.append(Status(file=file, path=path, state=state))
+    return statuses
 
 
 def fetch(name: str, *, force: bool = False, tell: Progress | None = None) -> str | None:
@@ -85,11 +85,11 @@ def fetch(name: str, *, force: bool = False, tell: Progress | None = None) -> st
     - Only bytes with the known sha256 take a file's name, all files of a set or none, each whole.
     """
     home, folder = _home(name), local.folder()
-    if not force and all(one.state == "checked" for one in status(name)):
+    if not force and all(file_status.state == "checked" for file_status in status(name)):
         return None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files, source = _first(name, home, tell or (lambda file, done, total: None))
+        files, source = _try_addresses(name, home, tell or (lambda file, done, total: None))
         for file, content in files.items():
             (folder / file).parent.mkdir(exist_ok=True)
             atomic_write(folder / f"{file}.gz", gzip.compress(content, mtime=0))
@@ -102,36 +102,34 @@ def _home(name: str) -> Home:
     return homes.HOMES[_validate.choice("the data set", name, tuple(homes.HOMES))]
 
 
-def _first(name: str, home: Home, tell: Progress) -> tuple[dict[str, bytes], str]:
+def _try_addresses(name: str, home: Home, tell: Progress) -> tuple[dict[str, bytes], str]:
     """The files by the first way that gives them all, and its address."""
     refusals = []
     for way in home.ways:
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         try:
             for address in way:
-                found |= _given(address, home, tell)
-            if lacking := [file for file in home.files if file not in found]:
+                contents |= _fetch_files(address, home, tell)
+            if lacking := [file for file in home.files if file not in contents]:
                 raise DataError(f"{way[0].url} gives something else (no {' and '.join(lacking)})")
         except DataError as refusal:
             refusals.append(str(refusal))
         else:
-            return found, way[0].url
-    held = " and ".join(home.files)
+            return contents, way[0].url
+    names = " and ".join(home.files)
     raise DataError(
         f"{name} could not be fetched: {'; '.join(refusals)}; try again later, or set "
-        f"{local.VARIABLE} to a folder that holds {held}"
+        f"{local.VARIABLE} to a folder that holds {names}"
     )
 
 
-def _given(address: Address, home: Home, tell: Progress) -> dict[str, bytes]:
+def _fetch_files(address: Address, home: Home, tell: Progress) -> dict[str, bytes]:
     """What one address gives of the set's files, each with its digest."""
-    content = _downloaded(address, tell)
+    content = _download(address, tell)
     try:
-        files = {
-            file: found for file, found in address.unpack(content).items() if file in home.files
-        }
-        for file, found in files.items():
-            got = hashlib.sha256(found).hexdigest()
+        files = {file: part for file, part in address.unpack(content).items() if file in home.files}
+        for file, data in files.items():
+            got = hashlib.sha256(data).hexdigest()
             if got != home.files[file]:
                 raise DataError(f"{file} must have the sha256 {home.files[file]}, got {got}")
     except DataError as error:
@@ -149,8 +147,8 @@ class _Bar:
 
     def update(self, more: int) -> None:
         self._done += more
-        seen = min(self._done, self.total) if self.total else self._done
-        self._tell(self._file, seen, self.total or None)
+        done = min(self._done, self.total) if self.total else self._done
+        self._tell(self._file, done, self.total or None)
 
     def reset(self) -> None:
         self._done = 0
@@ -159,7 +157,7 @@ class _Bar:
         """Nothing is held."""
 
 
-def _downloaded(address: Address, tell: Progress) -> bytes:
+def _download(address: Address, tell: Progress) -> bytes:
     """The content of an address; its own digest is right, where one is known."""
     with extras.needed():
         import pooch
@@ -173,19 +171,19 @@ def _downloaded(address: Address, tell: Progress) -> bytes:
             pooch.retrieve(address.url, digest, file, scratch, downloader=downloader)
         except requests.HTTPError as error:
             answer = error.response
-            said = (
+            failure = (
                 f"answers {answer.status_code} {answer.reason}" if answer is not None else "fails"
             )
         except requests.exceptions.SSLError:
-            said = "shows a certificate that is not trusted"
+            failure = "shows a certificate that is not trusted"
         except requests.Timeout:
-            said = f"is silent for {_SILENCE:g} seconds"
+            failure = f"is silent for {_SILENCE:g} seconds"
         except requests.exceptions.ChunkedEncodingError:
-            said = "breaks off"
+            failure = "breaks off"
         except requests.RequestException:
-            said = "cannot be reached (no network, or no such host)"
+            failure = "cannot be reached (no network, or no such host)"
         except ValueError:  # how pooch says that the digest is wrong
-            said = "gives something else (its sha256 is wrong)"
+            failure = "gives something else (its sha256 is wrong)"
         else:
             return Path(scratch, file).read_bytes()
-    raise DataError(f"{address.url} {said}")
+    raise DataError(f"{address.url} {failure}")

@@ -68,9 +68,11 @@ def read(file: str, *, sha256: str, dataset: str, together: Sequence[str] = ()) 
             content = opened.read(_LARGEST)  # what is longer has another digest
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} must be readable, got {error}: {again}") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise DataError(f"{path} must have the sha256 {sha256} when unpacked, got {found}: {again}")
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
+        raise DataError(
+            f"{path} must have the sha256 {sha256} when unpacked, got {digest}: {again}"
+        )
     return content
 
 

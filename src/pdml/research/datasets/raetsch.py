@@ -53,7 +53,7 @@ def _facts(rows: str, features: str, positives: str, test_rows: str, sha256: str
 
 
 FACTS: Mapping[str, Facts] = MappingProxyType(
-    {name: _facts(*told) for name, *told in map(str.split, _FACTS.splitlines())}
+    {name: _facts(*numbers) for name, *numbers in map(str.split, _FACTS.splitlines())}
 )
 NAMES: tuple[str, ...] = tuple(FACTS)
 TEST_SIZES: Mapping[str, int] = MappingProxyType(
@@ -71,8 +71,8 @@ def load(name: str) -> tuple[Array, Array]:
     content = local.read(f"raetsch/{name}.csv", sha256=facts.sha256, dataset="raetsch")
     table = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=np.float64, ndmin=2)
     X, y = np.ascontiguousarray(table[:, 1:]), table[:, 0].copy()
-    found = (*X.shape, int((y == 1).sum()), int((y == -1).sum()))
+    counts = (*X.shape, int((y == 1).sum()), int((y == -1).sum()))
     expected = (facts.rows, facts.features, facts.positives, facts.rows - facts.positives)
-    if found != expected:
-        raise DataError(f"{name} must have (rows, features, +1, -1) = {expected}, got {found}")
+    if counts != expected:
+        raise DataError(f"{name} must have (rows, features, +1, -1) = {expected}, got {counts}")
     return X, y

@@ -85,5 +85,5 @@ def run(
     """
     _validate.choice("name", name, tuple(MODULES))
     experiment = getattr(import_module(f"pdml.research.paper.{MODULES[name]}"), name)
-    found: Reproduction = experiment(seeds=seeds, processes=processes, progress=progress)
-    return found
+    reproduction: Reproduction = experiment(seeds=seeds, processes=processes, progress=progress)
+    return reproduction

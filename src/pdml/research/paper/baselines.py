@@ -13,13 +13,13 @@ from threadpoolctl import threadpool_limits
 from pdml._types import Array
 from pdml.research.baselines import pdml_plans, task
 from pdml.research.baselines.composition import Guarantee
-from pdml.research.baselines.pdml_plans import Asked
+from pdml.research.baselines.pdml_plans import PlanRequest
 from pdml.research.baselines.roster import ALL, EPSILON, FLOOR, PLANNED, RIVALS, Score
 from pdml.research.baselines.task import Task
 from pdml.research.paper import baselines_figure, experiment
 from pdml.research.paper.baselines_claims import claims, means_of, names_of
 from pdml.research.paper.reproduction import Progress, Reproduction
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,50 +40,53 @@ def measure(names: Sequence[str], *, seeds: int, processes: int, progress: Progr
     splits = range(FIRST_SEED, FIRST_SEED + seeds)
     # the largest set first: no core idles at the end
     jobs = [(name, seed) for name in reversed(names) for seed in splits]
-    found = dict(zip(jobs, spread(_accuracies, jobs, processes, progress), strict=True))
+    accuracies = dict(zip(jobs, run_parallel(_accuracies, jobs, processes, progress), strict=True))
     tables = {  # (seeds, settings)
-        (name, k): np.array([found[name, seed][k] for seed in splits])
+        (name, k): np.array([accuracies[name, seed][k] for seed in splits])
         for name in names
         for k in range(len(RIVALS))
     }
     best = {key: int(table.mean(axis=0).argmax()) for key, table in tables.items()}
     chosen = [tuple(best[name, k] for k in range(len(RIVALS))) for name in names]
     # where they were trained, so that no plan is sought again
-    proofs = spread(_proved, list(zip(names, chosen, strict=True)), processes)
+    proofs = run_parallel(_prove, list(zip(names, chosen, strict=True)), processes)
     return [
-        Score(rival.name, rival.trusts, name, said, tables[name, k][:, best[name, k]], guarantee)
+        Score(rival.name, rival.trusts, name, setting, tables[name, k][:, best[name, k]], guarantee)
         for name, proved in zip(names, proofs, strict=True)
-        for k, (rival, (said, guarantee)) in enumerate(zip(RIVALS, proved, strict=True))
+        for k, (rival, (setting, guarantee)) in enumerate(zip(RIVALS, proved, strict=True))
     ]
 
 
 def _accuracies(name: str, seed: int) -> list[list[float]]:
     """For every rival the accuracy of every setting; of several models their mean."""
-    given = task.load(name, seed)
+    split = task.load(name, seed)
     with threadpool_limits(1):  # the matrices are small, and the cores are taken by other jobs
         return [
-            [_accuracy(given, rival.train(given, how, EPSILON)) for how in rival.settings]
+            [_accuracy(split, rival.train(split, how, EPSILON)) for how in rival.settings]
             for rival in RIVALS
         ]
 
 
-def _proved(name: str, chosen: Sequence[int]) -> list[tuple[str, Guarantee]]:
+def _prove(name: str, chosen: Sequence[int]) -> list[tuple[str, Guarantee]]:
     """For every rival its chosen setting in words, and what that proves."""
-    given = task.load(name, FIRST_SEED)
+    split = task.load(name, FIRST_SEED)
     return [
-        (_said(given, rival.settings[how]), rival.guarantee(given, rival.settings[how], EPSILON))
+        (
+            _describe_setting(split, rival.settings[how]),
+            rival.guarantee(split, rival.settings[how], EPSILON),
+        )
         for rival, how in zip(RIVALS, chosen, strict=True)
     ]
 
 
-def _said(given: Task, chosen: Any) -> str:
-    if isinstance(chosen, Asked):
-        return pdml_plans.told(given, chosen, EPSILON)
+def _describe_setting(split: Task, chosen: Any) -> str:
+    if isinstance(chosen, PlanRequest):
+        return pdml_plans.describe_plan(split, chosen, EPSILON)
     return "" if chosen is None else f"{chosen:g}" if isinstance(chosen, float) else str(chosen)
 
 
-def _accuracy(given: Task, weights: Array) -> float:
-    return float(np.mean([given.accuracy(w) for w in np.atleast_2d(weights)]))
+def _accuracy(split: Task, weights: Array) -> float:
+    return float(np.mean([split.accuracy(w) for w in np.atleast_2d(weights)]))
 
 
 def reproduction(results: Sequence[Score]) -> Reproduction:

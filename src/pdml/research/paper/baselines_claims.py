@@ -13,11 +13,11 @@ from pdml.research.baselines.roster import (
     EQUAL,
     FLOOR,
     HALF,
-    HOUSE,
-    ONE,
+    LOCAL_MODELS,
     PLAIN,
     PLANNED,
     RIVALS,
+    SINGLE,
     Score,
 )
 from pdml.research.paper.reproduction import Claim
@@ -53,7 +53,7 @@ def joining_is_safe(results: Sequence[Score]) -> Claim:
     return _not_below(
         results,
         _learnable(results),
-        (PLANNED, HALF, ONE),
+        (PLANNED, HALF, SINGLE),
         ALONE[:1],
         "with all, five or one of the others colluding PDML's plan is below each server alone on "
         "no set where a linear model can learn",
@@ -65,7 +65,7 @@ def house_is_safe(results: Sequence[Score]) -> Claim:
     return _not_below(
         results,
         names_of(results),
-        (HOUSE,),
+        (LOCAL_MODELS,),
         ALONE,
         "a server's model for its own house is below a server alone, with our estimator or "
         "without, on no set",
@@ -93,10 +93,12 @@ def _not_below(
         text=f"{text}, by more than two standard errors",
         holds=all(
             float(lead.mean()) >= -2 * _error(lead)
-            for each in leads.values()
-            for lead in each.values()
+            for rival_leads in leads.values()
+            for lead in rival_leads.values()
         ),
-        measured="; ".join(f"{rival}: {_told(each)}" for rival, each in leads.items()),
+        measured="; ".join(
+            f"{rival}: {_format_leads(set_leads)}" for rival, set_leads in leads.items()
+        ),
     )
 
 
@@ -104,13 +106,13 @@ def _leads(
     results: Sequence[Score], ours: str, theirs: Sequence[str], names: Sequence[str]
 ) -> dict[str, Array]:
     """On each set our lead over the best of theirs, seed by seed: both have the same splits."""
-    found, means = {(r.rival, r.name): r.accuracies for r in results}, means_of(results)
+    accuracies, means = {(r.rival, r.name): r.accuracies for r in results}, means_of(results)
     best = {name: max(theirs, key=lambda rival: means[rival, name]) for name in names}
-    return {name: found[ours, name] - found[best[name], name] for name in names}
+    return {name: accuracies[ours, name] - accuracies[best[name], name] for name in names}
 
 
-def _told(leads: Mapping[str, Array]) -> str:
-    return ", ".join(f"{n} {each.mean():+.1f} ± {_error(each):.1f}" for n, each in leads.items())
+def _format_leads(leads: Mapping[str, Array]) -> str:
+    return ", ".join(f"{n} {lead.mean():+.1f} ± {_error(lead):.1f}" for n, lead in leads.items())
 
 
 def _error(leads: Array) -> float:
@@ -124,15 +126,15 @@ def ahead_of_equals(results: Sequence[Score]) -> Claim:
     """
     leads = _leads(results, PLANNED, EQUAL, names_of(results))
     mean = np.mean(list(leads.values()), axis=0)
-    asked = [mean, *(lead for name, lead in leads.items() if name == "adult")]
+    samples = [mean, *(lead for name, lead in leads.items() if name == "adult")]
     return Claim(
         text=(
             "at the same trust and the same ε in every column PDML's plan is ahead of Zhang-Zhu on "
             "average over the sets, and on Adult, the paper's own, each by more than two standard "
             "errors"
         ),
-        holds=all(float(each.mean()) > 2 * _error(each) for each in asked),
-        measured=f"{_told(leads)}; mean {mean.mean():+.1f} ± {_error(mean):.1f}",
+        holds=all(float(sample.mean()) > 2 * _error(sample) for sample in samples),
+        measured=f"{_format_leads(leads)}; mean {mean.mean():+.1f} ± {_error(mean):.1f}",
     )
 
 

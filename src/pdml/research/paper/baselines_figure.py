@@ -98,8 +98,10 @@ def draw(results: Sequence[Point], *, budget: float, highlighted: str, floor: st
             ("hollow: features not protected", PAPER),
         )
         handles += [
-            Line2D([], [], marker="o", linestyle="", color=INK, markerfacecolor=face, label=said)
-            for said, face in kinds
+            Line2D(
+                [], [], marker="o", linestyle="", color=INK, markerfacecolor=face, label=description
+            )
+            for description, face in kinds
         ]
         handles.append(
             Line2D(

@@ -32,7 +32,7 @@ from pdml.research.bounds import Bound, Setting, corrected, printed, sharper
 from pdml.research.paper.reproduction import Progress
 from pdml.simulation import generators
 from pdml.training.engines import local_engine
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Server
 
 STATEMENTS = ("corollary2", "corollary1", "theorem2", "theorem1")
@@ -71,7 +71,7 @@ class Population:
         """w*, to a gradient norm g for which g²/(2·ridge), the most it can miss, is far below
         10^-6.
         """
-        found = minimize(
+        solution = minimize(
             self.risk,
             np.zeros(self.means.shape[1]),
             args=(ridge,),
@@ -79,7 +79,7 @@ class Population:
             method="BFGS",
             options={"gtol": 1e-9},
         )
-        return np.asarray(found.x)
+        return np.asarray(solution.x)
 
 
 def population(data: str) -> Population:
@@ -186,7 +186,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        told = self.printed
+        bound = self.printed
         return {
             "case": asdict(self.case),
             "statement": self.corrected.statement,
@@ -195,7 +195,7 @@ class Comparison:
             "longest": self.longest,
             "radius": self.radius,
             "in_class": self.in_class,
-            "printed": told if isinstance(told, str) else told.per_classifier,
+            "printed": bound if isinstance(bound, str) else bound.per_classifier,
             "corrected": self.corrected.per_classifier,
             "sharper": self.sharper.per_classifier,
             "holds": self.holds,
@@ -221,8 +221,8 @@ def check(
     list of Comparison
         Four of each case, one for every statement.
     """
-    cases = spread(compare, [(case, seed) for case in CASES], processes, progress)
-    return [each for case in cases for each in case]
+    cases = run_parallel(compare, [(case, seed) for case in CASES], processes, progress)
+    return [comparison for case in cases for comparison in case]
 
 
 def compare(case: Case, seed: int = 0) -> list[Comparison]:
@@ -264,7 +264,7 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
     wanted = people.best(ridge)
     least = people.risk(wanted, ridge)[0]
 
-    def told(statement: str, groups: Sequence[Array]) -> Comparison:
+    def measure_excess(statement: str, groups: Sequence[Array]) -> Comparison:
         """Each group is one training's classifiers; Theorem 1 is about the mean over trainings."""
         means = [
             float(np.mean([people.risk(w, ridge)[0] for w in group])) - least for group in groups
@@ -283,7 +283,10 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
 
     plain, noisy = (_optimum(x, run, ridge) for run in runs[:2])
     groups = ([plain[None]], [noisy[None]], [averages[0]], list(averages[1:]))
-    return [told(statement, group) for statement, group in zip(STATEMENTS, groups, strict=True)]
+    return [
+        measure_excess(statement, group)
+        for statement, group in zip(STATEMENTS, groups, strict=True)
+    ]
 
 
 def _servers(graph: Graph, x: Matrix, codes: Array, case: Case) -> list[Server]:
@@ -328,7 +331,7 @@ def _optimum(x: Matrix, run: local_engine.Run, ridge: float) -> Array:
 
 def _printed(statement: str, setting: Setting) -> Bound | str:
     if statement == "theorem1":
-        found = printed.theorem1(setting)
-        return found if isinstance(found, str) else found[0]
+        result = printed.theorem1(setting)
+        return result if isinstance(result, str) else result[0]
     bound: Bound = getattr(printed, statement)(setting)
     return bound

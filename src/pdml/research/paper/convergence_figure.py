@@ -8,7 +8,14 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.research.paper import curves, drawing
-from pdml.research.paper.curves import COMMON, REFERENCE, SILENT, Curve, Traces, settled
+from pdml.research.paper.curves import (
+    COMMON,
+    REFERENCE,
+    SILENT,
+    Curve,
+    Traces,
+    find_convergence_round,
+)
 from pdml.research.paper.reproduction import Claim, Progress, Reproduction
 
 if TYPE_CHECKING:
@@ -33,7 +40,9 @@ SETTING = (
 def fig3a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
     """The largest distance between two servers' classifiers, with and without Phase 2."""
     count = seeds or curves.SEEDS
-    found = curves.measure([PHASE1, BOTH], seeds=count, processes=processes, progress=progress)
+    curve_traces = curves.measure(
+        [PHASE1, BOTH], seeds=count, processes=processes, progress=progress
+    )
     columns = (
         "curve",
         "round",
@@ -45,7 +54,7 @@ def fig3a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
     )
     rows = tuple(
         (name, t + 1, *_summary(traces.distance[:, t]), float(traces.norms[:, t].mean()))
-        for name, traces in found.items()
+        for name, traces in curve_traces.items()
         for t in range(traces.distance.shape[1])
     )
     return Reproduction(
@@ -60,38 +69,40 @@ def fig3a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
         ),
         columns=columns,
         rows=rows,
-        claims=(agreement(found),),
-        draw=lambda: _draw_distances(found),
+        claims=(agreement(curve_traces),),
+        draw=lambda: _draw_distances(curve_traces),
     )
 
 
-def agreement(found: dict[str, Traces]) -> Claim:
+def agreement(curve_traces: dict[str, Traces]) -> Claim:
     """Both distances converge to 0."""
     left = {
-        name: traces.distance[:, -1] / traces.distance.max(axis=1) for name, traces in found.items()
+        name: traces.distance[:, -1] / traces.distance.max(axis=1)
+        for name, traces in curve_traces.items()
     }
-    said = "; ".join(
-        f"{name}: {found[name].distance[:, -1].max():.1e} (from {found[name].distance.max():.2f})"
+    remainder = "; ".join(
+        f"{name}: {curve_traces[name].distance[:, -1].max():.1e} (from "
+        f"{curve_traces[name].distance.max():.2f})"
         for name in left
     )
     return Claim(
         text=f"both distances go to 0: after the last round at most {VANISHED:g} of the "
         "largest is left, in every seed",
         holds=all(bool((share <= VANISHED).all()) for share in left.values()),
-        measured=f"largest distance left, {said}",
+        measured=f"largest distance left, {remainder}",
     )
 
 
 def fig3b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
     """Empirical risk round by round against the reference of general ADMM on the original data."""
     count = seeds or curves.SEEDS
-    found = curves.measure(
+    curve_traces = curves.measure(
         [REFERENCE, PHASE1, BOTH], seeds=count, processes=processes, progress=progress
     )
     columns = ("curve", "round", "risk_mean", "risk_sd", "risk_min", "risk_max")
     rows = tuple(
         (name, t + 1, *_summary(traces.risk[:, t]))
-        for name, traces in found.items()
+        for name, traces in curve_traces.items()
         for t in range(traces.risk.shape[1])
     )
     return Reproduction(
@@ -105,17 +116,19 @@ def fig3b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
         ),
         columns=columns,
         rows=rows,
-        claims=(above(found), slower(found), still(found)),
-        draw=lambda: _draw_risks(found),
+        claims=(above(curve_traces), slower(curve_traces), still(curve_traces)),
+        draw=lambda: _draw_risks(curve_traces),
     )
 
 
-def above(found: dict[str, Traces]) -> Claim:
+def above(curve_traces: dict[str, Traces]) -> Claim:
     """Neither private training reaches the reference, which is the minimum: what can fail is the
     order of the two.
     """
-    reference = found[REFERENCE.name].risk[:, -1]
-    gaps = {curve.name: found[curve.name].risk[:, -1] - reference for curve in (PHASE1, BOTH)}
+    reference = curve_traces[REFERENCE.name].risk[:, -1]
+    gaps = {
+        curve.name: curve_traces[curve.name].risk[:, -1] - reference for curve in (PHASE1, BOTH)
+    }
     return Claim(
         text="neither private training reaches the reference risk, and Phase 2 ends "
         "farther above it than Phase 1, in every seed",
@@ -127,10 +140,13 @@ def above(found: dict[str, Traces]) -> Claim:
     )
 
 
-def slower(found: dict[str, Traces]) -> Claim:
+def slower(curve_traces: dict[str, Traces]) -> Claim:
     """Phase 2 makes convergence take longer."""
     rounds = {
-        c.name: settled(found[c.name].risk, found[c.name].risk[:, -1], NEAR) for c in (PHASE1, BOTH)
+        c.name: find_convergence_round(
+            curve_traces[c.name].risk, curve_traces[c.name].risk[:, -1], NEAR
+        )
+        for c in (PHASE1, BOTH)
     }
     return Claim(
         text=f"Phase 2 lengthens convergence (rounds until the risk stays within {NEAR:.0%} "
@@ -140,11 +156,13 @@ def slower(found: dict[str, Traces]) -> Claim:
     )
 
 
-def still(found: dict[str, Traces]) -> Claim:
+def still(curve_traces: dict[str, Traces]) -> Claim:
     """The noise does not keep ADMM from converging."""
     moved = {}
     for curve in (PHASE1, BOTH):
-        end = found[curve.name].risk[:, -max(1, found[curve.name].risk.shape[1] // 5) :]
+        end = curve_traces[curve.name].risk[
+            :, -max(1, curve_traces[curve.name].risk.shape[1] // 5) :
+        ]
         moved[curve.name] = float((np.ptp(end, axis=1) / end[:, -1]).max())
     return Claim(
         text="both converge: the last fifth of the rounds moves the risk by at most "
@@ -162,14 +180,14 @@ def _sd(values: Array) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _draw_distances(found: dict[str, Traces]) -> "Figure":
+def _draw_distances(curve_traces: dict[str, Traces]) -> "Figure":
     names = [("Round", "Largest distance between two servers' classifiers")]
     with drawing.plots("fig3a", "Servers come to agree, with and without Phase 2", names) as (
         figure,
         (axes,),
     ):
         for curve, colour in zip((PHASE1, BOTH), drawing.SERIES, strict=True):
-            distance = found[curve.name].distance
+            distance = curve_traces[curve.name].distance
             marks = {"marker": "o", "markevery": 10, "markersize": 5} if curve is PHASE1 else {}
             drawing.band(
                 axes, np.arange(1, distance.shape[1] + 1), distance, colour, curve.name, **marks
@@ -180,8 +198,8 @@ def _draw_distances(found: dict[str, Traces]) -> "Figure":
         return figure
 
 
-def _draw_risks(found: dict[str, Traces]) -> "Figure":
-    level = found[REFERENCE.name].risk[:, -1:]
+def _draw_risks(curve_traces: dict[str, Traces]) -> "Figure":
+    level = curve_traces[REFERENCE.name].risk[:, -1:]
     names = [
         ("Round", "Empirical risk per server"),
         ("Round", "The same above the reference, logarithmic"),
@@ -189,7 +207,7 @@ def _draw_risks(found: dict[str, Traces]) -> "Figure":
     title = "Private training converges, a little above the reference"
     with drawing.plots("fig3b", title, names, size=(10, 4.5)) as (figure, (left, right)):
         for curve, colour in zip((PHASE1, BOTH), drawing.SERIES, strict=True):
-            risk = found[curve.name].risk
+            risk = curve_traces[curve.name].risk
             rounds = np.arange(1, risk.shape[1] + 1)
             drawing.band(left, rounds, risk, colour, curve.name)
             drawing.band(right, rounds, np.where(risk > level, risk - level, np.nan), colour, "_")

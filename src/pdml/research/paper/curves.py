@@ -25,7 +25,7 @@ from pdml.research.datasets import adult
 from pdml.research.paper import experiment
 from pdml.research.paper.reproduction import Progress
 from pdml.training.engines import local_engine
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Server
 
 PEOPLE = 45_000
@@ -80,13 +80,13 @@ def measure(
     """Every curve with seeds 0, 1, ...: coins, η and θ are drawn anew, records and graph stay;
     without ``every_round``, the last one.
     """
-    work = partial(_one_seed, curves=tuple(curves), every_round=every_round, people=people)
-    found = spread(work, [(seed,) for seed in range(seeds)], processes, progress)
-    stacked = np.array(found)  # (seeds, curves, 3, rounds)
+    work = partial(_measure_seed, curves=tuple(curves), every_round=every_round, people=people)
+    seed_results = run_parallel(work, [(seed,) for seed in range(seeds)], processes, progress)
+    stacked = np.array(seed_results)  # (seeds, curves, 3, rounds)
     return {curve.name: Traces(*stacked[:, k].swapaxes(0, 1)) for k, curve in enumerate(curves)}
 
 
-def _one_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, people: int) -> Array:
+def _measure_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, people: int) -> Array:
     joined, source = experiment.graph(), Simulated(seed)
     x, y = _records(people)
     teams = experiment.teams(x, y, joined, [inf, *(curve.epsilon for curve in curves)], source)
@@ -96,16 +96,18 @@ def _one_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, people
         labels.label_mean(server.matrix, server.codes, binary_loss("logistic")) for server in true
     ]
     rounds = curves[0].plan.rounds
-    seen: list[Array] = []
+    observations: list[Array] = []
 
     def observe(t: int, released: Array, _: Array) -> None:
         if every_round or t == rounds:
             lengths = np.linalg.norm(released, axis=(2, 3))
             risk = _risk(true, means, curves[0].plan.regularization, released)
-            seen.append(np.array([risk, local_engine.diameters(released), np.ptp(lengths, axis=1)]))
+            observations.append(
+                np.array([risk, local_engine.diameters(released), np.ptp(lengths, axis=1)])
+            )
 
     local_engine.sweep(joined, runs, observe=observe, threads=1)
-    return np.array(seen).transpose(2, 1, 0)
+    return np.array(observations).transpose(2, 1, 0)
 
 
 @cache
@@ -127,11 +129,11 @@ def _risk(
     (a/n)|w_i|²/2.
     """
     loss, weight = binary_loss("logistic"), regularization / len(servers)
-    each = [
+    risks = [
         objective.risk(s.matrix, loss, q, weight, released[:, i])
         for i, (s, q) in enumerate(zip(servers, means, strict=True))
     ]
-    return np.asarray(np.mean(each, axis=0))
+    return np.asarray(np.mean(risks, axis=0))
 
 
 def ledger(curve: Curve, people: int = PEOPLE) -> Ledger:
@@ -143,7 +145,7 @@ def ledger(curve: Curve, people: int = PEOPLE) -> Ledger:
     return planned_ledger(curve.plan, sizes, joined, experiment.DELTA)
 
 
-def settled(risk: Array, limit: Array, share: float) -> IntArray:
+def find_convergence_round(risk: Array, limit: Array, share: float) -> IntArray:
     """The first round from which a curve stays within ``share`` of its limit, per seed; one past
     the last if it does not.
 

@@ -39,11 +39,11 @@ def grid(
     with drawing(name):
         figure = Figure(figsize=size, layout="constrained", facecolor=PAPER)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=13)
-        made = list(figure.subplots(lines, columns, squeeze=False, sharey=same_heights).ravel())
-        for axes in made:
+        panels = list(figure.subplots(lines, columns, squeeze=False, sharey=same_heights).ravel())
+        for axes in panels:
             axes.set_facecolor(PAPER)
             axes.tick_params(length=3)
-        yield figure, made
+        yield figure, panels
 
 
 @contextmanager
@@ -55,11 +55,11 @@ def plots(
     size: tuple[float, float] = (7.2, 4.5),
 ) -> Iterator[tuple["Figure", list["Axes"]]]:
     """Plots side by side, each with (x, y) named."""
-    with grid(name, title, 1, len(axes), size=size) as (figure, made):
-        for each, (x, y) in zip(made, axes, strict=True):
-            each.set_xlabel(x)
-            each.set_title(y, loc="left", pad=8, color=MUTED, fontsize=11)
-        yield figure, made
+    with grid(name, title, 1, len(axes), size=size) as (figure, panels):
+        for panel, (x, y) in zip(panels, axes, strict=True):
+            panel.set_xlabel(x)
+            panel.set_title(y, loc="left", pad=8, color=MUTED, fontsize=11)
+        yield figure, panels
 
 
 def shades(count: int) -> list[str]:

@@ -10,7 +10,14 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.research.paper import curves, drawing, experiment
-from pdml.research.paper.curves import COMMON, REFERENCE, SILENT, Curve, Traces, settled
+from pdml.research.paper.curves import (
+    COMMON,
+    REFERENCE,
+    SILENT,
+    Curve,
+    Traces,
+    find_convergence_round,
+)
 from pdml.research.paper.figure_style import MUTED, PAPER
 from pdml.research.paper.reproduction import Claim, Progress, Reproduction
 
@@ -41,7 +48,9 @@ def fig4a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
     sets = [
         Curve(name=_bound(bound), plan=replace(COMMON, objective_bound=bound)) for bound in BOUNDS
     ]
-    found = curves.measure([REFERENCE, *sets], seeds=count, processes=processes, progress=progress)
+    curve_traces = curves.measure(
+        [REFERENCE, *sets], seeds=count, processes=processes, progress=progress
+    )
     return Reproduction(
         name="fig4a",
         title="Figure 4(a): the larger R, the higher the risk ends",
@@ -55,20 +64,20 @@ def fig4a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
         ),
         columns=("R", "round", "risk_mean", "risk_sd", "risk_min", "risk_max"),
         rows=_by_round(
-            found,
+            curve_traces,
             {curve.name: bound for curve, bound in zip(sets, BOUNDS, strict=True)}
             | {REFERENCE.name: "reference"},
         ),
-        claims=(higher(found),),
-        draw=lambda: _draw_bounds(found),
+        claims=(higher(curve_traces),),
+        draw=lambda: _draw_bounds(curve_traces),
     )
 
 
-def higher(found: dict[str, Traces]) -> Claim:
+def higher(curve_traces: dict[str, Traces]) -> Claim:
     """The larger the bound, the larger the gap to the reference."""
-    reference = found[REFERENCE.name].risk[:, -1]
+    reference = curve_traces[REFERENCE.name].risk[:, -1]
     # (R, seeds)
-    gaps = np.array([found[_bound(bound)].risk[:, -1] - reference for bound in BOUNDS])
+    gaps = np.array([curve_traces[_bound(bound)].risk[:, -1] - reference for bound in BOUNDS])
     return Claim(
         text="the larger R, the larger the gap between the final risk and the reference, "
         "in every seed",
@@ -85,21 +94,25 @@ def fig4b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
     count = seeds or curves.SEEDS
     sets = [Curve(name=_decay(decay), plan=replace(COMMON, noise_decay=decay)) for decay in DECAYS]
     limit = Curve(name=LIMIT, plan=replace(COMMON, noise_scale=0.0))
-    found = curves.measure(
+    curve_traces = curves.measure(
         [REFERENCE, limit, *sets], seeds=count, processes=processes, progress=progress
     )
     spent = {curve.name: curves.ledger(curve).feature_epsilons() for curve in sets}
     values: dict[str, float | str] = {
         curve.name: decay for curve, decay in zip(sets, DECAYS, strict=True)
     }
-    rows = _by_round(found, values | {REFERENCE.name: "reference", LIMIT: LIMIT})
+    rows = _by_round(curve_traces, values | {REFERENCE.name: "reference", LIMIT: LIMIT})
     epsilons = [
         spent[name][t] if name in spent else inf
-        for name, traces in found.items()
+        for name, traces in curve_traces.items()
         for t in range(traces.risk.shape[1])
     ]
     rounds = {
-        name: float(settled(found[name].risk, found[LIMIT].risk[:, -1], NEAR).mean())
+        name: float(
+            find_convergence_round(
+                curve_traces[name].risk, curve_traces[LIMIT].risk[:, -1], NEAR
+            ).mean()
+        )
         for name in spent
     }
     costs = "; ".join(
@@ -129,31 +142,34 @@ def fig4b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
             "features_epsilon",
         ),
         rows=tuple((*row, epsilon) for row, epsilon in zip(rows, epsilons, strict=True)),
-        claims=(longer(found), same_end(found)),
-        draw=lambda: _draw_decays(found),
+        claims=(longer(curve_traces), same_end(curve_traces)),
+        draw=lambda: _draw_decays(curve_traces),
     )
 
 
-def longer(found: dict[str, Traces]) -> Claim:
+def longer(curve_traces: dict[str, Traces]) -> Claim:
     """The larger the decay rate, the more iterations."""
-    limit = found[LIMIT].risk[:, -1]
-    rounds = np.array([settled(found[_decay(decay)].risk, limit, NEAR) for decay in DECAYS])
+    limit = curve_traces[LIMIT].risk[:, -1]
+    rounds = np.array(
+        [find_convergence_round(curve_traces[_decay(decay)].risk, limit, NEAR) for decay in DECAYS]
+    )
     return Claim(
         text=f"the larger ρ, the more rounds until the risk stays within {NEAR:.0%} of its "
         "limit, in every seed",
         holds=bool((np.diff(rounds, axis=0) > 0).all()),
         measured=", ".join(
-            f"{each.mean():.1f} rounds at ρ = {decay:g}"
-            for each, decay in zip(rounds, DECAYS, strict=True)
+            f"{durations.mean():.1f} rounds at ρ = {decay:g}"
+            for durations, decay in zip(rounds, DECAYS, strict=True)
         ),
     )
 
 
-def same_end(found: dict[str, Traces]) -> Claim:
+def same_end(curve_traces: dict[str, Traces]) -> Claim:
     """Given enough iterations the final risk is the same."""
-    limit = found[LIMIT].risk[:, -1]
+    limit = curve_traces[LIMIT].risk[:, -1]
     apart = {
-        decay: float(np.abs(found[_decay(decay)].risk[:, -1] / limit - 1).max()) for decay in DECAYS
+        decay: float(np.abs(curve_traces[_decay(decay)].risk[:, -1] / limit - 1).max())
+        for decay in DECAYS
     }
     return Claim(
         text=f"all ρ end at the same risk, within {NEAR:.0%}, in every seed",
@@ -171,14 +187,15 @@ def fig4c(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
         for phase, plan in PHASES.items()
         for e in EPSILONS
     ]
-    found = curves.measure(
+    curve_traces = curves.measure(
         [REFERENCE, *sets], seeds=count, processes=processes, progress=progress, every_round=False
     )
     # (ε, seeds)
     ends = {
-        phase: np.array([found[_point(e, phase)].risk[:, -1] for e in EPSILONS]) for phase in PHASES
+        phase: np.array([curve_traces[_point(e, phase)].risk[:, -1] for e in EPSILONS])
+        for phase in PHASES
     }
-    reference = float(found[REFERENCE.name].risk[:, -1].mean())
+    reference = float(curve_traces[REFERENCE.name].risk[:, -1].mean())
     rows = [
         (phase, e, *_summary(values))
         for phase in PHASES
@@ -292,17 +309,17 @@ def _summary(values: Array) -> tuple[float, float, float, float]:
 
 
 def _by_round(
-    found: dict[str, Traces], values: dict[str, float | str]
+    curve_traces: dict[str, Traces], values: dict[str, float | str]
 ) -> tuple[tuple[float | str, ...], ...]:
     return tuple(
         (values[name], t + 1, *_summary(traces.risk[:, t]))
-        for name, traces in found.items()
+        for name, traces in curve_traces.items()
         for t in range(traces.risk.shape[1])
     )
 
 
-def _draw_bounds(found: dict[str, Traces]) -> "Figure":
-    level = found[REFERENCE.name].risk[:, -1:]
+def _draw_bounds(curve_traces: dict[str, Traces]) -> "Figure":
+    level = curve_traces[REFERENCE.name].risk[:, -1:]
     names = [
         ("Round", "Empirical risk per server"),
         ("Round", "The same above the reference, logarithmic"),
@@ -312,7 +329,7 @@ def _draw_bounds(found: dict[str, Traces]) -> "Figure":
     ) as (figure, (left, right)):
         ends = []
         for bound, colour in zip(BOUNDS, drawing.shades(len(BOUNDS)), strict=True):
-            risk = found[_bound(bound)].risk
+            risk = curve_traces[_bound(bound)].risk
             rounds = np.arange(1, risk.shape[1] + 1)
             gap = np.where(risk > level, risk - level, np.nan)
             drawing.band(left, rounds, risk, colour, "_")
@@ -328,15 +345,18 @@ def _draw_bounds(found: dict[str, Traces]) -> "Figure":
         return figure
 
 
-def _draw_decays(found: dict[str, Traces]) -> "Figure":
-    level, limit = float(found[REFERENCE.name].risk[:, -1].mean()), found[LIMIT].risk[:, -1]
+def _draw_decays(curve_traces: dict[str, Traces]) -> "Figure":
+    level, limit = (
+        float(curve_traces[REFERENCE.name].risk[:, -1].mean()),
+        curve_traces[LIMIT].risk[:, -1],
+    )
     with drawing.plots(
         "fig4b", "A larger decay ρ takes longer (R = 1)", [("Round", "Empirical risk per server")]
     ) as (figure, (axes,)):
         for decay, colour in zip(DECAYS, drawing.shades(len(DECAYS)), strict=True):
-            risk = found[_decay(decay)].risk
+            risk = curve_traces[_decay(decay)].risk
             drawing.band(axes, np.arange(1, risk.shape[1] + 1), risk, colour, _decay(decay))
-            t = int(settled(risk, limit, NEAR).mean().round())
+            t = int(find_convergence_round(risk, limit, NEAR).mean().round())
             if t <= risk.shape[1]:
                 axes.plot(
                     [t],

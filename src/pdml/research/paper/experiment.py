@@ -58,18 +58,18 @@ def teams(
     """`members` for each ε, on the same matrices, so that a sweep over ε shares its passes."""
     cuts = np.linspace(0, len(y), joined.n + 1).astype(np.int64)
     parts = [rows.take(x, int(a), int(b)) for a, b in pairwise(cuts)]
-    made = {}
+    servers = {}
     for epsilon in dict.fromkeys(epsilons):
         codes = labels.codes(
             flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS)), epsilon, 2
         )
-        made[epsilon] = [
+        servers[epsilon] = [
             Server.of(
                 joined, i, part, codes[a:b], epsilons=(epsilon,), norm_bound=norm_bound, pooled=x
             )
             for i, (part, (a, b)) in enumerate(zip(parts, pairwise(cuts), strict=True))
         ]
-    return made
+    return servers
 
 
 def accuracy(w: Array, x: Matrix, y: IntArray) -> float:

@@ -56,12 +56,12 @@ class Reproduction:
         }
 
 
-def write(found: Reproduction, folder: Path) -> dict[str, Path]:
+def write(reproduction: Reproduction, folder: Path) -> dict[str, Path]:
     """Write a reproduction's files, each whole or not at all.
 
     Parameters
     ----------
-    found : Reproduction
+    reproduction : Reproduction
         Of `run`.
     folder : Path
         Made if it is not there.
@@ -74,29 +74,32 @@ def write(found: Reproduction, folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(found.columns)
-    writer.writerows(found.rows)
-    made = {"csv": table.getvalue().encode()}
-    figure = found.draw()
+    writer.writerow(reproduction.columns)
+    writer.writerows(reproduction.rows)
+    contents = {"csv": table.getvalue().encode()}
+    figure = reproduction.draw()
     for kind in ("png", "svg"):
-        made[kind] = _exported(figure, kind, found)
-    paths = {kind: folder / f"{found.name}.{kind}" for kind in made}
-    for kind, content in made.items():
+        contents[kind] = _exported(figure, kind, reproduction)
+    paths = {kind: folder / f"{reproduction.name}.{kind}" for kind in contents}
+    for kind, content in contents.items():
         files.atomic_write(paths[kind], content)
     return paths
 
 
-def _exported(figure: "Figure", kind: str, found: Reproduction) -> bytes:
+def _exported(figure: "Figure", kind: str, reproduction: Reproduction) -> bytes:
     """The same bytes for the same rows: no date, no random identifiers; text of an SVG stays
     text.
     """
     import matplotlib
 
     buffer = io.BytesIO()
-    metadata: dict[str, str | None] = {"Title": found.title, "Description": found.caption}
+    metadata: dict[str, str | None] = {
+        "Title": reproduction.title,
+        "Description": reproduction.caption,
+    }
     if kind == "svg":
         metadata["Date"] = None
-    with matplotlib.rc_context({"svg.hashsalt": found.name, "svg.fonttype": "none"}):
+    with matplotlib.rc_context({"svg.hashsalt": reproduction.name, "svg.fonttype": "none"}):
         figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
     return buffer.getvalue()
 

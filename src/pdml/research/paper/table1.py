@@ -31,7 +31,7 @@ _COLUMNS: Mapping[str, Callable[[Cell], str | float | int | bool]] = {
     "sd": lambda cell: round(cell.sd, 4),
     "seeds": lambda cell: len(cell.accuracies),
     "meets_bar": lambda cell: cell.meets_bar,
-    "label_epsilon_own_server": lambda cell: cell.privacy.label_own,  # at δ = 0
+    "label_epsilon_own_server": lambda cell: cell.privacy.label_receiving_server,  # at δ = 0
     "label_epsilon_other_servers": lambda cell: cell.privacy.label_others,  # at "delta"
     "features_epsilon_other_servers": lambda cell: cell.privacy.features_others,
     "delta": lambda cell: experiment.DELTA,
@@ -64,10 +64,10 @@ def reproduction(cells: Sequence[Cell]) -> Reproduction:
 
 def claims(cells: Sequence[Cell]) -> tuple[Claim, ...]:
     """The bars, then what the paper says of its table, then what its columns prove."""
-    found = [_bar(cells, way.name, bound) for bound in (0, 1, 9) for way in preprocessing.BOTH]
+    bars = [_bar(cells, way.name, bound) for bound in (0, 1, 9) for way in preprocessing.BOTH]
     if any(cell.set == "splice" for cell in cells):
-        found.append(_splice(cells))
-    return (*found, _order(cells), _uniform_proves_nothing(cells), _features(cells))
+        bars.append(_splice(cells))
+    return (*bars, _order(cells), _uniform_proves_nothing(cells), _features(cells))
 
 
 def _bar(cells: Sequence[Cell], way: str, bound: float) -> Claim:
@@ -75,10 +75,10 @@ def _bar(cells: Sequence[Cell], way: str, bound: float) -> Claim:
     noise.
     """
     there = [cell for cell in cells if cell.preprocessing == way and cell.column.bound == bound]
-    held = [cell for cell in there if cell.noise in (BEST, "none")]
-    met = sum(cell.meets_bar for cell in held)
+    selection = [cell for cell in there if cell.noise in (BEST, "none")]
+    met = sum(cell.meets_bar for cell in selection)
     tightest = min(
-        held, key=lambda cell: cell.mean + (0 if bound == 9 else 2 * cell.sd) - cell.paper
+        selection, key=lambda cell: cell.mean + (0 if bound == 9 else 2 * cell.sd) - cell.paper
     )
     others = [
         (noise, sum(c.meets_bar for c in there if c.noise == noise))
@@ -94,8 +94,8 @@ def _bar(cells: Sequence[Cell], way: str, bound: float) -> Claim:
     return Claim(
         text=f"R = {bound:g}, preprocessing {way}: every cell is {what}"
         + (f" with {BEST} η" if bound else ""),
-        holds=met == len(held),
-        measured=f"{met} of {len(held)}{rest}; tightest: {tightest.set}, "
+        holds=met == len(selection),
+        measured=f"{met} of {len(selection)}{rest}; tightest: {tightest.set}, "
         f"{tightest.column.name}, {tightest.mean:.1f} ± {tightest.sd:.1f} "
         f"against {tightest.paper:.1f}",
     )
@@ -142,11 +142,13 @@ def _order(cells: Sequence[Cell]) -> Claim:
 
 def _uniform_proves_nothing(cells: Sequence[Cell]) -> Claim:
     uniform = [cell for cell in cells if cell.noise in ("box", "ball")]
-    gained = max(1 - cell.privacy.label_others / cell.privacy.label_own for cell in uniform)
+    gained = max(
+        1 - cell.privacy.label_others / cell.privacy.label_receiving_server for cell in uniform
+    )
     deltas = [cell.privacy.eta_delta for cell in uniform]
     best = [cell for cell in cells if cell.noise == BEST]
     shares = [
-        cell.privacy.label_others / cell.privacy.label_own
+        cell.privacy.label_others / cell.privacy.label_receiving_server
         for cell in best
         if cell.column.bound == 9
     ]
@@ -184,11 +186,11 @@ def summary(cells: Sequence[Cell]) -> tuple[tuple[str, ...], ...]:
         table.append((name, *(f"{value:.1f}" for value in PAPER[name])))
         for way in preprocessing.BOTH:
             for k, noise in enumerate(bounded_noise.NOISES):
-                shown = {noise} | ({"none"} if k == 0 else set())
+                noises = {noise} | ({"none"} if k == 0 else set())
                 there = {
                     c.column: c
                     for c in cells
-                    if (c.set, c.preprocessing) == (name, way.name) and c.noise in shown
+                    if (c.set, c.preprocessing) == (name, way.name) and c.noise in noises
                 }
                 table.append(
                     (

@@ -27,7 +27,7 @@ from pdml.research.paper import bounded_noise, experiment, preprocessing
 from pdml.research.paper.preprocessing import Preprocessing
 from pdml.research.paper.reproduction import Progress
 from pdml.training.engines import local_engine
-from pdml.training.engines.processes import spread
+from pdml.training.engines.processes import run_parallel
 
 COMMON = TrainingPlan(rounds=60, penalty=0.1, noise_scale=0.2, noise_decay=0.8)  # T, β, V, ρ
 
@@ -71,7 +71,7 @@ class Privacy:
     alone at ε = 0 (1: no η).
     """
 
-    label_own: float
+    label_receiving_server: float
     label_others: float
     features_others: float
     eta_delta: float
@@ -116,10 +116,10 @@ def measure(
         _validate.choice("set", name, raetsch.NAMES)
     pairs = [(name, way) for name in sets for way in range(len(preprocessing.BOTH))]
     jobs = [(name, way, seed) for name, way in pairs for seed in range(seeds)]
-    found = spread(_one_seed, [(job,) for job in jobs], processes, progress)
+    seed_accuracies = run_parallel(_measure_seed, [(job,) for job in jobs], processes, progress)
     cells: list[Cell] = []
     for k, (name, way) in enumerate(pairs):
-        accuracies = np.array(found[k * seeds : (k + 1) * seeds]).T
+        accuracies = np.array(seed_accuracies[k * seeds : (k + 1) * seeds]).T
         for (column, noise, plan, sizes), values in zip(
             trainings(name, preprocessing.BOTH[way]), accuracies, strict=True
         ):
@@ -132,7 +132,7 @@ def measure(
                     paper=PAPER[name][COLUMNS.index(column)],
                     accuracies=tuple(map(float, values)),
                     plan=plan,
-                    privacy=proved(plan, sizes, experiment.graph()),
+                    privacy=prove_privacy(plan, sizes, experiment.graph()),
                 )
             )
     return tuple(cells)
@@ -166,7 +166,7 @@ def trainings(name: str, way: Preprocessing) -> list[tuple[Column, str, Training
     return planned
 
 
-def proved(plan: TrainingPlan, sizes: Sizes, joined: Graph) -> Privacy:
+def prove_privacy(plan: TrainingPlan, sizes: Sizes, joined: Graph) -> Privacy:
     """From the ledger of the plan; servers alike in degree and records are read once."""
     book = ledger(plan, sizes, joined, experiment.DELTA)
     different = {(int(joined.degrees[i]), sizes.records[i]): i for i in range(joined.n)}.values()
@@ -174,26 +174,26 @@ def proved(plan: TrainingPlan, sizes: Sizes, joined: Graph) -> Privacy:
         event for events in book.events for event in events if isinstance(event, ObjectiveNoised)
     ]
     return Privacy(
-        label_own=book.line("label", "own server", 0).epsilon,
+        label_receiving_server=book.line("label", "own server", 0).epsilon,
         label_others=max(book.line("label", "other servers", i).epsilon for i in different),
         features_others=max(book.line("features", "other servers", i).epsilon for i in different),
         eta_delta=max(objective_profile(event)(0.0) for event in etas),
     )
 
 
-def _one_seed(job: tuple[str, int, int]) -> list[float]:
+def _measure_seed(job: tuple[str, int, int]) -> list[float]:
     """Test accuracies of one set, preprocessing and seed, in the order of `trainings`: one sweep
     over the same rows.
     """
     name, which, seed = job
     way, joined, source = preprocessing.BOTH[which], experiment.graph(), Simulated(seed)
-    held = raetsch.TEST_SIZES[name]
+    test_size = raetsch.TEST_SIZES[name]
     x, y = experiment.shuffled(*_records(name, which), seed)
     planned = trainings(name, way)
     epsilons = [column.epsilon for column in COLUMNS]
     teams = experiment.teams(
-        np.ascontiguousarray(x[held:]),
-        y[held:],
+        np.ascontiguousarray(x[test_size:]),
+        y[test_size:],
         joined,
         epsilons,
         source,
@@ -203,7 +203,10 @@ def _one_seed(job: tuple[str, int, int]) -> list[float]:
     # Never compiled: at these sizes that gains little, and results must not depend on whether numba
     # is there.
     trained = local_engine.sweep(joined, runs, threads=1, use_numba=False)
-    return [experiment.accuracy(run.released.mean(axis=0), x[:held], y[:held]) for run in trained]
+    return [
+        experiment.accuracy(run.released.mean(axis=0), x[:test_size], y[:test_size])
+        for run in trained
+    ]
 
 
 @cache

@@ -62,13 +62,13 @@ def _panel(axes: "Axes", name: str, cells: Sequence[Cell], noise: str) -> None:
         preprocessing.THEIRS.name: (ORANGE, "s", 0.2),
     }
     for way, (colour, marker, offset) in styles.items():
-        shown = [
+        selection = [
             cell for cell in cells if cell.preprocessing == way and cell.noise in (noise, "none")
         ]
         axes.errorbar(
-            [cell.mean for cell in shown],
-            [COLUMNS.index(cell.column) + offset for cell in shown],
-            xerr=[2 * cell.sd for cell in shown],
+            [cell.mean for cell in selection],
+            [COLUMNS.index(cell.column) + offset for cell in selection],
+            xerr=[2 * cell.sd for cell in selection],
             fmt=marker,
             color=colour,
             markersize=5,

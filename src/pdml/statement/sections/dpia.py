@@ -18,9 +18,9 @@ def assessment(facts: Facts) -> tuple[Section, ...]:
     return (_processing(facts), _necessity(facts), risks(facts), _rights(facts), _verdict())
 
 
-def _or_blank(study: Study, told: Callable[[Study], str], what: str, before: str = "") -> Part:
+def _or_blank(study: Study, field: Callable[[Study], str], what: str, before: str = "") -> Part:
     """What the study says, after words of ours, or a blank."""
-    return f"{before}{told(study)}" if told(study) else Blank(what)
+    return f"{before}{field(study)}" if field(study) else Blank(what)
 
 
 def _processing(facts: Facts) -> Section:
@@ -73,31 +73,32 @@ def _processing(facts: Facts) -> Section:
             "The study’s texts are in these languages: ",
         ),
     ]
-    asked = "What is done, by whom, and for what?"
-    return Section("processing", "The processing", asked, tuple(parts))
+    question = "What is done, by whom, and for what?"
+    return Section("processing", "The processing", question, tuple(parts))
 
 
 def _of_which(study: Study) -> str:
     """Which of the other answers chance decides."""
     return (
-        f" (randomised as well: {randomised_response.listed(study)})"
+        f" (randomised as well: {randomised_response.list_questions(study)})"
         if study.encoder.sensitive
         else ""
     )
 
 
 def _necessity(facts: Facts) -> Section:
-    each = " for each randomised answer" if facts.study.encoder.sensitive else ""
-    asked = numbers.count(len(facts.study.attributes) + 1, "question")
+    per_answer = " for each randomised answer" if facts.study.encoder.sensitive else ""
+    questions = numbers.count(len(facts.study.attributes) + 1, "question")
     return Section(
         "necessity",
         "Necessity and proportion",
         "Is it necessary, and in proportion to the purpose?",
         (
-            f"People are asked {asked}. A report holds the answers, the ε that was chosen{each}, a "
+            f"People are asked {questions}. A report holds the answers, the ε that was "
+            f"chosen{per_answer}, a "
             "random number and, where people are invited, the invitation.",
             "For this training one trust domain held the records of all organisations."
-            if facts.one_domain
+            if facts.single_domain
             else "Between nodes no organisation sends records to another.",
             Blank("why the purpose needs each of these questions, and why less would not do"),
             Blank(
@@ -112,7 +113,7 @@ def _rights(facts: Facts) -> Section:
     study = facts.study
     secret = "sensitive answer" if not study.encoder.sensitive else "true answer behind a coin"
     unknown = f"The {secret} cannot be corrected: nobody but the person knows it."
-    known = (unknown,) if facts.devices else ()
+    correction_note = (unknown,) if facts.devices else ()
     return Section(
         "rights",
         "What people are told, and may ask for",
@@ -133,7 +134,7 @@ def _rights(facts: Facts) -> Section:
                     "code that only the device and its receipt know, or by the receiving "
                     "organisation, by the number on the receipt. What training has released cannot "
                     "be called back.",
-                    *known,
+                    *correction_note,
                 )
             ),
             Blank("how people ask for access, erasure or correction, and who answers"),

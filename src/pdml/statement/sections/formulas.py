@@ -13,12 +13,12 @@ from pdml.study import study_summary
 
 def appendix(facts: Facts) -> tuple[Section, ...]:
     """Definition, the device's coin, the noise, and how they compose."""
-    made = [_definition(), _coin(facts)]
+    sections = [_definition(), _label_randomisation(facts)]
     if facts.study.encoder.sensitive:
-        made.append(_coins(facts))
+        sections.append(_attribute_randomisation(facts))
     if facts.plan is not None:
-        made.append(_sums(facts) if facts.plan.method == "sums" else _rounds(facts))
-    return (*made, _together(facts))
+        sections.append(_sums(facts) if facts.plan.method == "sums" else _rounds(facts))
+    return (*sections, _together(facts))
 
 
 def _definition() -> Section:
@@ -41,12 +41,12 @@ def _definition() -> Section:
     )
 
 
-def _coin(facts: Facts) -> Section:
+def _label_randomisation(facts: Facts) -> Section:
     study, classes = facts.study, len(facts.study.classes)
     rows = tuple(
         (
             f"{epsilon:g}",
-            study_summary.share(study_summary.kept(micro, classes)),
+            study_summary.share(study_summary.keep_probability(micro, classes)),
             numbers.significant(exp(epsilon)),
             numbers.significant(float(keep_weight(epsilon, classes))),
         )
@@ -71,21 +71,26 @@ def _coin(facts: Facts) -> Section:
     )
 
 
-def _coins(facts: Facts) -> Section:
+def _attribute_randomisation(facts: Facts) -> Section:
     rows = []
-    for each in facts.study.encoder.sensitive:
-        assert each.epsilon is not None
-        many, asked = len(each.choices), randomised_response.asked(facts.study, each)
+    for attribute in facts.study.encoder.sensitive:
+        assert attribute.epsilon is not None
+        many, question = (
+            len(attribute.choices),
+            randomised_response.question_text(facts.study, attribute),
+        )
         rows += [
             (
-                asked,
+                question,
                 f"{many}",
                 f"{epsilon:g}",
-                study_summary.share(study_summary.kept(micro, many)),
+                study_summary.share(study_summary.keep_probability(micro, many)),
                 numbers.significant(exp(epsilon)),
                 numbers.significant(coded_rows.weight(micro, many)),
             )
-            for epsilon, micro in zip(each.epsilon.menu, each.epsilon.millionths, strict=True)
+            for epsilon, micro in zip(
+                attribute.epsilon.menu, attribute.epsilon.millionths, strict=True
+            )
         ]
     return Section(
         "coins",
@@ -125,7 +130,7 @@ def _rounds(facts: Facts) -> Section:
                     "w̃_i(t) = w_i(t) + θ_i(t),  θ_i(t) ~ N(0, ρ^(t−1) V_i² I),  t = 1, …, T",
                     "u_i = q_i − η_i/n,  fixed once;  μ_i = a/n + 2βN_i",
                     f"n = {n}, T = {plan.rounds}, ρ = {plan.noise_decay:g}, "
-                    f"V = {', '.join(f'{each:g}' for each in scales)}",
+                    f"V = {', '.join(f'{scale:g}' for scale in scales)}",
                     f"η: {noise.kind}, R = {noise.bound:g}, σ_η = {noise.stddev:g}; "
                     f"a = {plan.regularization:g}, β = {plan.penalty:g}",
                     "one record moves w_i(t) by at most (s + g + 2 tol)/μ_i and rounding,",

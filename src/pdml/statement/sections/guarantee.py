@@ -2,18 +2,18 @@
 
 from math import exp, isinf
 
-from pdml.accounting import Line, randomized_attributes
+from pdml.accounting import LedgerRow, randomized_attributes
 from pdml.accounting.budget import any_of
 from pdml.accounting.certainty import limit_certainty
 from pdml.formatting import numbers
 from pdml.pages import ledger_table
 from pdml.statement.document import Card, Part, Section, Sheet
-from pdml.statement.facts import LIMITED, OTHERS, OWN, TOGETHER, Facts
+from pdml.statement.facts import LIMITED, OTHERS, RECEIVER, TOGETHER, Facts
 from pdml.statement.sections import randomised_response
 from pdml.study import study_summary
 
 _WHOM = {
-    OWN: "the organisation that receives the report",
+    RECEIVER: "the organisation that receives the report",
     OTHERS: "all other organisations together, the relay, and whoever gets the model",
     TOGETHER: "all organisations together, the receiving one included",
 }
@@ -41,30 +41,30 @@ _REPLACING = (
 
 def cards(facts: Facts) -> tuple[Card, ...]:
     """The figures that are asked for first: those of single randomised answers are in the table."""
-    made = []
-    for data in (each for each in facts.kinds if each in study_summary.SUBJECTS):
+    result = []
+    for data in (kind for kind in facts.kinds if kind in study_summary.SUBJECTS):
         for adversary, colluding in facts.against[:-1]:
-            subject = randomised_response.titled(
-                randomised_response.what(facts.study, data, adversary)
+            subject = randomised_response.title(
+                randomised_response.describe_data(facts.study, data, adversary)
             )
             name = f"{subject}, against {whom(adversary, colluding)}"
             line = facts.line(data, adversary, colluding)
             if line is None:
-                made.append(_unplanned(facts, name, data, adversary, colluding))
+                result.append(_unplanned(facts, name, data, adversary, colluding))
             else:
-                made.append(_card(name, line))
-    return tuple(made)
+                result.append(_card(name, line))
+    return tuple(result)
 
 
-def _card(name: str, line: Line) -> Card:
+def _card(name: str, line: LedgerRow) -> Card:
     weak = isinf(line.epsilon) or line.certainty >= ledger_table.HARDLY
     return Card(name, epsilon(line, letter=True), ledger_table.sure(line), weak)
 
 
 def _unplanned(facts: Facts, name: str, data: str, adversary: str, colluding: int | None) -> Card:
     """What is known where each job brings its own plan: the menu and the budget."""
-    ceiling = facts.ceiling(data, colluding) if adversary == OTHERS else facts.coin(data)
-    if ceiling is None and adversary == OWN:
+    ceiling = facts.ceiling(data, colluding) if adversary == OTHERS else facts.device_limit(data)
+    if ceiling is None and adversary == RECEIVER:
         return Card(name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True)
     if ceiling is None and facts.limited("features"):
         fewer = f"the budget holds against {any_of(facts.assumed or 1, 'them')}, and not more"
@@ -72,16 +72,16 @@ def _unplanned(facts: Facts, name: str, data: str, adversary: str, colluding: in
     if ceiling is None:
         return Card(name, "no limit", "the study sets none, and has no plan", weak=True)
     most, delta = ceiling
-    told = "by what the device does, whatever is trained"
+    source = "by what the device does, whatever is trained"
     if delta:
-        told = f"the budget of all trainings, with δ = {numbers.delta(delta)}"
-    return Card(name, f"ε ≤ {numbers.epsilon(most)}", told)
+        source = f"the budget of all trainings, with δ = {numbers.delta(delta)}"
+    return Card(name, f"ε ≤ {numbers.epsilon(most)}", source)
 
 
-def epsilon(line: Line, *, letter: bool = False) -> str:
+def epsilon(line: LedgerRow, *, letter: bool = False) -> str:
     """ε for people; infinity in words."""
-    told = numbers.epsilon(line.epsilon)
-    return told if isinf(line.epsilon) or not letter else f"ε = {told}"
+    text = numbers.epsilon(line.epsilon)
+    return text if isinf(line.epsilon) or not letter else f"ε = {text}"
 
 
 def summary(facts: Facts) -> tuple[str, ...]:
@@ -89,13 +89,13 @@ def summary(facts: Facts) -> tuple[str, ...]:
     study, spent = facts.study, facts.spent
     if spent is not None:
         data = numbers.count(sum(spent.records.values()), "record")
-        said = [
+        sentences = [
             f"This statement is about one finished training, the job {spent.job}, on {data} at "
             f"{numbers.count(len(spent.records), 'organisation')}. Its figures are those of the "
             f"ledger in the model's file, which counts {spent.counted}.",
         ]
         if spent.verified:
-            said.append(
+            sentences.append(
                 "The result was verified for this statement: signatures, what was sent and heard, "
                 "what was spent, and the model"
                 + (
@@ -105,20 +105,20 @@ def summary(facts: Facts) -> tuple[str, ...]:
                 )
             )
         else:
-            said.append(
+            sentences.append(
                 "The model's file was taken as it is: nothing was verified for this statement."
             )
-        return tuple(said)
-    told = "This statement is about what the study plans and allows. It knows of no training."
+        return tuple(sentences)
+    scope = "This statement is about what the study plans and allows. It knows of no training."
     if facts.plan is None:
-        known = "the menu is" if study.budget is None else "the menu and the budget are"
+        bounds = "the menu is" if study.budget is None else "the menu and the budget are"
         return (
-            f"{told} The study leaves the plan to each job, so that {known} all that bounds what "
+            f"{scope} The study leaves the plan to each job, so that {bounds} all that bounds what "
             "anybody learns.",
         )
     times = numbers.count(facts.trainings, "training")
     return (
-        f"{told} Figures against other organisations are for {times} by the study's plan, at "
+        f"{scope} Figures against other organisations are for {times} by the study's plan, at "
         f"worst: every organisation with as few records as the study allows "
         f"({numbers.count(study.min_records)}), every choice of the menu in use.",
         _fits(facts),
@@ -141,8 +141,8 @@ def _fits(facts: Facts) -> str:
 
 def unit(facts: Facts) -> Section:
     study = facts.study
-    asked = numbers.count(len(study.attributes), "other question")
-    more = randomised_response.listed(study)
+    questions = numbers.count(len(study.attributes), "other question")
+    more = randomised_response.list_questions(study)
     randomised = (
         f"Of these other answers chance decides, too, each by a coin of its own: {more}. They are "
         "protected one by one, and together with the sensitive answer."
@@ -154,7 +154,7 @@ def unit(facts: Facts) -> Section:
         (
             "One record: what one person reported once. It holds the answer to one sensitive "
             f"question, “{study.question}” ({', '.join(study.classes)}), and the answers to "
-            f"{asked}.",
+            f"{questions}.",
             *([randomised] if more else []),
             "Somebody with several records is protected less: two reports of the same sensitive "
             "answer, from another device or to another organisation, have their ε added up, and "
@@ -181,14 +181,14 @@ def neighbours(facts: Facts) -> Section:
             "Two data sets of the same size that differ in one record, replaced by any other "
             "record (for all answers together), or that differ in the sensitive answer of one "
             "record (for the sensitive answer)"
-            f"{_one_by_one(facts)}.",
+            f"{_further_neighbours(facts)}.",
             _REPLACING,
             sizes,
         ),
     )
 
 
-def _one_by_one(facts: Facts) -> str:
+def _further_neighbours(facts: Facts) -> str:
     """Which further neighbours there are where devices randomise more than the label."""
     if not facts.study.encoder.sensitive:
         return ""
@@ -206,17 +206,19 @@ def parameters(facts: Facts) -> Section:
         ("ε", "What it means"),
         tuple(
             (
-                randomised_response.chosen(each, study.default_epsilon),
+                randomised_response.chosen(value, study.default_epsilon),
                 study_summary.meaning(micro, study.classes),
             )
-            for each, micro in menu
+            for value, micro in menu
         ),
     )
     parts: list[Part] = [chosen, *randomised_response.menus(study)]
     if facts.lines:
         rows = tuple(
             (
-                randomised_response.titled(randomised_response.what(study, data, adversary)),
+                randomised_response.title(
+                    randomised_response.describe_data(study, data, adversary)
+                ),
                 whom(adversary, colluding),
                 epsilon(line),
                 "–" if isinf(line.epsilon) else numbers.delta(line.delta),
@@ -276,7 +278,7 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
         free = isinf(limit)
         rows.append(
             (
-                randomised_response.titled(randomised_response.what(facts.study, data)),
+                randomised_response.title(randomised_response.describe_data(facts.study, data)),
                 "no limit" if free else f"{limit:g}",
                 "–" if free else numbers.delta(delta),
                 "–" if free else _factor(limit),
@@ -300,12 +302,14 @@ def _without_budget(facts: Facts) -> tuple[str, ...]:
     """What bounds randomised answers, of which a budget knows nothing."""
     if not facts.study.encoder.sensitive:
         return ()
-    largest = numbers.epsilon(randomised_response.most(facts.study, randomized_attributes.TOGETHER))
-    own = (
+    largest = numbers.epsilon(
+        randomised_response.largest_epsilon(facts.study, randomized_attributes.TOGETHER)
+    )
+    sentence = (
         "Randomised answers have no budget of their own. Their coins are tossed once, before any "
         "training: where a device tossed them, no number of trainings takes one of them beyond the "
         "ε that the person chose for it, nor all of them with the sensitive answer beyond "
         f"{largest}, the sum of the largest on their menus."
     )
     also = " The budget of all answers together holds for each of them, too."
-    return (own + (also if facts.limited("features") else ""),)
+    return (sentence + (also if facts.limited("features") else ""),)

@@ -11,12 +11,16 @@ from pdml.study import study_summary
 
 
 def outside(facts: Facts) -> Section:
-    spent, told = facts.spent, []
+    spent, sentences = facts.spent, []
     if spent is not None:
-        told = [f"Taken from records without noise, and published: {leak}" for leak in spent.leaks]
-        if not told:
-            told = ["The model's file names nothing that was taken from records without noise."]
-        told += filter(None, (note(name, by) for name, by in spent.randomised_by.items()))
+        sentences = [
+            f"Taken from records without noise, and published: {leak}" for leak in spent.leaks
+        ]
+        if not sentences:
+            sentences = [
+                "The model's file names nothing that was taken from records without noise."
+            ]
+        sentences += filter(None, (note(name, by) for name, by in spent.randomised_by.items()))
     return Section(
         "outside",
         "What is outside the guarantee",
@@ -24,7 +28,7 @@ def outside(facts: Facts) -> Section:
         (
             Items(
                 (
-                    *told,
+                    *sentences,
                     *_read(facts),
                     "That somebody took part, at which hour and from which network address: the "
                     "receiving organisation knows.",
@@ -57,14 +61,14 @@ def _read(facts: Facts) -> tuple[str, ...]:
 def randomness(facts: Facts) -> Section:
     spent = facts.spent
     also = ", and of each other answer that is randomised, by a coin of its own"
-    coin = (
+    device_sentence = (
         "Devices decide by the operating system's or the browser's entropy, in whole numbers, "
         "what is reported in place of the sensitive answer"
         f"{also if facts.study.encoder.sensitive else ''}, and remember it: nothing is drawn "
         "twice for one study on one device."
     )
     if not facts.devices:
-        coin = (
+        device_sentence = (
             "Not every sensitive answer is known to have been randomised on a person's device: "
             "the section before says whose are not. Where devices did it, it was done by the "
             "operating system's or the browser's entropy, in whole numbers."
@@ -86,7 +90,7 @@ def randomness(facts: Facts) -> Section:
             "operating system's entropy. That noise was drawn, and from there, is the word of "
             "whoever ran the training: nobody can see it from outside."
         )
-    parts: list[Part] = [coin, noise]
+    parts: list[Part] = [device_sentence, noise]
     if facts.plan is not None:
         parts.append(_settings(facts))
     return Section(
@@ -152,12 +156,12 @@ def channels(facts: Facts) -> Section:
 def exposure(facts: Facts) -> Section:
     study = facts.study
     rows = [(study.question, ", ".join(study.classes), _secret(facts, study.menu))]
-    for each in study.attributes:
+    for attribute in study.attributes:
         rows.append(
             (
-                randomised_response.asked(study, each),
-                study_summary.domain(each, study.encoder.version),
-                _secret(facts, each.epsilon.menu) if each.epsilon else "as it was given",
+                randomised_response.question_text(study, attribute),
+                study_summary.domain(attribute, study.encoder.version),
+                _secret(facts, attribute.epsilon.menu) if attribute.epsilon else "as it was given",
             )
         )
     return Section(
@@ -187,7 +191,7 @@ def exposure(facts: Facts) -> Section:
 
 
 def _secret(facts: Facts, menu: tuple[float, ...]) -> str:
-    choices = ", ".join(f"{each:g}" for each in menu)
+    choices = ", ".join(f"{value:g}" for value in menu)
     if facts.devices:
         return f"randomised on the device, with an ε the person chooses from {choices}"
     return f"randomised with an ε of {choices}; by whom is said above, organisation by organisation"

@@ -13,7 +13,7 @@ from pdml.study import Study, Wording, study_summary
 OTHERS = ADVERSARIES[1]
 
 
-def asked(study: Study, attribute: Attribute) -> str:
+def question_text(study: Study, attribute: Attribute) -> str:
     """How a question is put to people."""
     return study.wording.get(attribute.name, Wording()).label or attribute.name
 
@@ -22,16 +22,21 @@ def kinds(study: Study) -> tuple[str, ...]:
     """The rows that a ledger of the study has: label, features, each randomised answer, and these
     together with the label.
     """
-    return (*DATA, *randomized_attributes.names([each.name for each in study.encoder.sensitive]))
+    return (
+        *DATA,
+        *randomized_attributes.names([attribute.name for attribute in study.encoder.sensitive]),
+    )
 
 
-def what(study: Study, data: str, adversary: str = OTHERS) -> str:
+def describe_data(study: Study, data: str, adversary: str = OTHERS) -> str:
     """What a row is about, in words. That of features is about a whole record, of which whoever
     receives it reads what is not randomised.
     """
     if data == "features" and adversary != OTHERS and study.encoder.clear:
         return in_clear(study)
-    questions = {each.name: asked(study, each) for each in study.encoder.sensitive}
+    questions = {
+        attribute.name: question_text(study, attribute) for attribute in study.encoder.sensitive
+    }
     return study_summary.subject(data, questions)
 
 
@@ -40,25 +45,28 @@ def in_clear(study: Study) -> str:
     return "the other answers" + (" that are not randomised" if study.encoder.sensitive else "")
 
 
-def titled(said: str) -> str:
+def title(text: str) -> str:
     """The same at the beginning of a line; what people wrote stays as it is."""
-    return said[:1].upper() + said[1:]
+    return text[:1].upper() + text[1:]
 
 
-def most(study: Study, data: str) -> float:
+def largest_epsilon(study: Study, data: str) -> float:
     """The largest ε that what devices do leaves to anybody, whatever is trained; infinite where
     something is sent as it was given.
     """
-    own = {
-        randomized_attributes.named(each.name): _largest(each) for each in study.encoder.sensitive
+    limits = {
+        randomized_attributes.named(attribute.name): _largest(attribute)
+        for attribute in study.encoder.sensitive
     }
-    if data in own:
-        return own[data]
+    if data in limits:
+        return limits[data]
     if data == "features":
         data = randomized_attributes.TOGETHER  # a record's label is replaced with it
         if study.encoder.clear:
             return inf
-    return study.menu[-1] + (sum(own.values()) if data == randomized_attributes.TOGETHER else 0.0)
+    return study.menu[-1] + (
+        sum(limits.values()) if data == randomized_attributes.TOGETHER else 0.0
+    )
 
 
 def _largest(attribute: Attribute) -> float:
@@ -67,17 +75,23 @@ def _largest(attribute: Attribute) -> float:
 
 def menus(study: Study) -> tuple[Sheet, ...]:
     """What a person chooses, for each randomised answer."""
-    found = []
-    for each in study.encoder.sensitive:
-        assert each.epsilon is not None
-        menu = zip(each.epsilon.menu, each.epsilon.millionths, strict=True)
+    sheets = []
+    for attribute in study.encoder.sensitive:
+        assert attribute.epsilon is not None
+        menu = zip(attribute.epsilon.menu, attribute.epsilon.millionths, strict=True)
         rows = tuple(
-            (chosen(value, each.epsilon.default), study_summary.meaning(micro, each.choices))
+            (
+                chosen(value, attribute.epsilon.default),
+                study_summary.meaning(micro, attribute.choices),
+            )
             for value, micro in menu
         )
-        caption = f"What a person chooses for {what(study, randomized_attributes.named(each.name))}"
-        found.append(Sheet(caption, ("ε", "What it means"), rows))
-    return tuple(found)
+        caption = (
+            "What a person chooses for "
+            f"{describe_data(study, randomized_attributes.named(attribute.name))}"
+        )
+        sheets.append(Sheet(caption, ("ε", "What it means"), rows))
+    return tuple(sheets)
 
 
 def chosen(value: float, suggested: float) -> str:
@@ -85,6 +99,8 @@ def chosen(value: float, suggested: float) -> str:
     return f"{value:g}" + (" (suggested)" if value == suggested else "")
 
 
-def listed(study: Study) -> str:
+def list_questions(study: Study) -> str:
     """The randomised answers by their questions; "" where there are none."""
-    return ", ".join(f"“{asked(study, each)}”" for each in study.encoder.sensitive)
+    return ", ".join(
+        f"“{question_text(study, attribute)}”" for attribute in study.encoder.sensitive
+    )

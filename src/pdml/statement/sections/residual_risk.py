@@ -4,12 +4,12 @@ what the ledger says is left.
 
 from math import isinf
 
-from pdml.accounting import Line
+from pdml.accounting import LedgerRow
 from pdml.accounting.budget import any_of
 from pdml.formatting import numbers
 from pdml.pages import ledger_table
 from pdml.statement.document import Blank, Section, Sheet
-from pdml.statement.facts import OTHERS, OWN, TOGETHER, Facts
+from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Facts
 from pdml.statement.sections import randomised_response
 from pdml.statement.sections.guarantee import epsilon, whom
 from pdml.study import Study
@@ -18,15 +18,17 @@ from pdml.study import Study
 def risks(facts: Facts) -> Section:
     """What could happen to people, what is done about it, and what is left."""
     study = facts.study
-    menu = " to ".join(dict.fromkeys(f"{each:g}" for each in (study.menu[0], study.menu[-1])))
-    coin = f"randomised before the report leaves the device; ε {menu}, as the person chooses"
+    menu = " to ".join(dict.fromkeys(f"{value:g}" for value in (study.menu[0], study.menu[-1])))
+    randomisation = (
+        f"randomised before the report leaves the device; ε {menu}, as the person chooses"
+    )
     if not facts.devices:
-        coin = f"randomised with ε {menu}; this statement says above by whom"
+        randomisation = f"randomised with ε {menu}; this statement says above by whom"
     rows = [
         (
             "The receiving organisation learns somebody's sensitive answer",
-            coin,
-            _remains(facts, "label", OWN),
+            randomisation,
+            _remains(facts, "label", RECEIVER),
         ),
         *_from_receiver(facts),
         (
@@ -42,7 +44,7 @@ def risks(facts: Facts) -> Section:
         *_of_randomised(facts),
         (
             f"The receiving organisation colludes: {whom(TOGETHER)}",
-            f"{coin}{_likewise(study)}; nothing else",
+            f"{randomisation}{_likewise(study)}; nothing else",
             _left_together(facts),
         ),
         ("Several trainings together tell what one does not", _counting(facts), _limits(facts)),
@@ -93,14 +95,18 @@ def _from_receiver(facts: Facts) -> list[tuple[str, str, str]]:
     risk = "The receiving organisation reads, passes on or loses the other answers"
     if not study.encoder.sensitive:
         return [(risk, f"{stored}; else none here", "all of it: they are sent as they were given")]
-    found = []
+    rows = []
     if study.encoder.clear:
         left = "all of it: these are sent as they were given"
-        found.append((f"{risk} that are not randomised", f"{stored}; else none here", left))
+        rows.append((f"{risk} that are not randomised", f"{stored}; else none here", left))
     for data in facts.kinds[2:]:
-        named = f"The receiving organisation learns {randomised_response.what(study, data)}"
-        found.append((named, "randomised, each by a coin of its own", _remains(facts, data, OWN)))
-    return found
+        named = (
+            f"The receiving organisation learns {randomised_response.describe_data(study, data)}"
+        )
+        rows.append(
+            (named, "randomised, each by a coin of its own", _remains(facts, data, RECEIVER))
+        )
+    return rows
 
 
 def _of_randomised(facts: Facts) -> list[tuple[str, str, str]]:
@@ -108,7 +114,7 @@ def _of_randomised(facts: Facts) -> list[tuple[str, str, str]]:
     return [
         (
             f"Other organisations, the relay or a reader of the model learn "
-            f"{randomised_response.what(facts.study, data)}",
+            f"{randomised_response.describe_data(facts.study, data)}",
             _measure(facts, data),
             _remains(facts, data, OTHERS),
         )
@@ -119,13 +125,13 @@ def _of_randomised(facts: Facts) -> list[tuple[str, str, str]]:
 def _left_together(facts: Facts) -> str:
     """What remains against all organisations, the receiving one included."""
     rest = "all of it" if facts.study.encoder.clear else _remains(facts, "features", TOGETHER)
-    named = randomised_response.what(facts.study, "features", TOGETHER)
-    told = [f"sensitive answer: {_remains(facts, 'label', TOGETHER)}", f"{named}: {rest}"]
-    told += [
-        f"{randomised_response.what(facts.study, data)}: {_remains(facts, data, TOGETHER)}"
+    named = randomised_response.describe_data(facts.study, "features", TOGETHER)
+    parts = [f"sensitive answer: {_remains(facts, 'label', TOGETHER)}", f"{named}: {rest}"]
+    parts += [
+        f"{randomised_response.describe_data(facts.study, data)}: {_remains(facts, data, TOGETHER)}"
         for data in facts.kinds[2:]
     ]
-    return "; ".join(told)
+    return "; ".join(parts)
 
 
 def _measure(facts: Facts, data: str) -> str:
@@ -133,8 +139,8 @@ def _measure(facts: Facts, data: str) -> str:
     line = facts.line(data, OTHERS)
     if line is not None:
         return line.reason
-    coin = "" if facts.coin(data) is None else ", and the device's coin"
-    return f"whatever the plan of each job adds{coin}"
+    device_note = "" if facts.device_limit(data) is None else ", and the device's coin"
+    return f"whatever the plan of each job adds{device_note}"
 
 
 def _remains(facts: Facts, data: str, adversary: str) -> str:
@@ -149,10 +155,10 @@ def _remains(facts: Facts, data: str, adversary: str) -> str:
 
 
 def _figure(facts: Facts, data: str, adversary: str, colluding: int | None = None) -> str:
-    line: Line | None = facts.line(data, adversary, colluding)
+    line: LedgerRow | None = facts.line(data, adversary, colluding)
     if line is not None:
         return f"{epsilon(line, letter=True)}: {ledger_table.sure(line)}"
-    ceiling = facts.ceiling(data, colluding) if adversary == OTHERS else facts.coin(data)
+    ceiling = facts.ceiling(data, colluding) if adversary == OTHERS else facts.device_limit(data)
     if ceiling is None:
         return "no limit"
     most, delta = ceiling
@@ -163,21 +169,24 @@ def _figure(facts: Facts, data: str, adversary: str, colluding: int | None = Non
 def _counting(facts: Facts) -> str:
     if facts.untrainable:
         return "none but that the software refuses to train under this study"
-    if facts.one_domain:
+    if facts.single_domain:
         return "none: no journal is kept where one trust domain holds all records"
     return "a node counts all trainings on a data set, and refuses what exceeds the budget"
 
 
 def _limits(facts: Facts) -> str:
     """Of the budget, over all trainings."""
-    told = []
+    limits = []
     for data in ("features", "label"):
-        name, (limit, delta) = randomised_response.what(facts.study, data), facts.budget.bound(data)
+        name, (limit, delta) = (
+            randomised_response.describe_data(facts.study, data),
+            facts.budget.bound(data),
+        )
         if not isinf(limit):
-            told.append(f"{name}: ε of at most {limit:g} with δ = {numbers.delta(delta)}")
+            limits.append(f"{name}: ε of at most {limit:g} with δ = {numbers.delta(delta)}")
         else:
-            told.append(f"{name}: no limit by the budget")
-    return f"{'; '.join(told)}, against {facts.budget.whom}"
+            limits.append(f"{name}: no limit by the budget")
+    return f"{'; '.join(limits)}, against {facts.budget.whom}"
 
 
 def _assumed(facts: Facts) -> str:

@@ -24,20 +24,20 @@ def _parties(facts: Facts) -> Sheet:
     label = "randomised, as the person chose" if facts.devices else "see who randomised it, below"
     total = "one total of all organisations' sums" if facts.masked else "what training releases"
     released = f"only {total}: see the figures"
-    given = _given(facts)
+    answers = _describe_answers(facts)
     device = ("The person's own device", "as it is", "as they are", "running unchanged software")
     model = ("Whoever gets the model", "only the model", "only the model", "nothing")
     rows: tuple[tuple[str, ...], ...]
-    if facts.one_domain:
+    if facts.single_domain:
         whoever = "Whoever ran the training, as one trust domain"
-        rows = (device, (whoever, label, given, "all of it"), model)
+        rows = (device, (whoever, label, answers, "all of it"), model)
     else:
         rows = (
             device,
             (
                 "The organisation that receives the report",
                 label,
-                given,
+                answers,
                 f"{_entrusted(facts)}serving the true page; adding its noise",
             ),
             (
@@ -66,7 +66,7 @@ def _entrusted(facts: Facts) -> str:
     return "the other answers that are not randomised; " if encoder.clear else ""
 
 
-def _given(facts: Facts) -> str:
+def _describe_answers(facts: Facts) -> str:
     """How answers beside the label reach whoever receives them."""
     encoder = facts.study.encoder
     if not encoder.sensitive or not facts.devices:
@@ -77,7 +77,7 @@ def _given(facts: Facts) -> str:
 
 
 def _domain(facts: Facts) -> tuple[Part, ...]:
-    if not facts.one_domain:
+    if not facts.single_domain:
         return ()
     return (
         "In this training one trust domain held every organisation's records: against whoever ran "
@@ -104,8 +104,8 @@ def _coalitions(facts: Facts) -> tuple[Part, ...]:
             cells += [] if line is None else [epsilon(line), ledger_table.sure(line)]
         rows.append(tuple(cells))
     alone = facts.line("label", TOGETHER)
-    told = [] if alone is None else [epsilon(alone), ledger_table.sure(alone)]
-    rows.append(("the receiving organisation and any others", *told, *_nothing(facts)))
+    label_cells = [] if alone is None else [epsilon(alone), ledger_table.sure(alone)]
+    rows.append(("the receiving organisation and any others", *label_cells, *_nothing(facts)))
     columns = ("Who colludes", "ε, sensitive answer", "How sure", "ε, all answers", "How sure")
     return (
         Sheet("What a coalition learns about one person", columns, tuple(rows)),
@@ -117,13 +117,13 @@ def _coalitions(facts: Facts) -> tuple[Part, ...]:
 def _of_randomised(facts: Facts) -> tuple[Sheet, ...]:
     """The same of randomised answers."""
     rows = []
-    for data in (each for each in facts.kinds if each not in LIMITED):
-        named = randomised_response.titled(randomised_response.what(facts.study, data))
-        found = [(_size(k, facts.others), facts.coalition(data, k)) for k in facts.sizes]
-        found.append(("the receiving organisation and any others", facts.line(data, TOGETHER)))
+    for data in (kind for kind in facts.kinds if kind not in LIMITED):
+        named = randomised_response.title(randomised_response.describe_data(facts.study, data))
+        coalitions = [(_size(k, facts.others), facts.coalition(data, k)) for k in facts.sizes]
+        coalitions.append(("the receiving organisation and any others", facts.line(data, TOGETHER)))
         rows += [
             (named, whom, epsilon(line), ledger_table.sure(line))
-            for whom, line in found
+            for whom, line in coalitions
             if line is not None
         ]
     columns = ("Data", "Who colludes", "ε", "How sure")
@@ -136,7 +136,7 @@ def _nothing(facts: Facts) -> tuple[str, str]:
     if line is None:
         return "", ""
     of = (
-        f" of {randomised_response.what(facts.study, 'features', TOGETHER)}"
+        f" of {randomised_response.describe_data(facts.study, 'features', TOGETHER)}"
         if isinf(line.epsilon)
         else ""
     )
@@ -153,29 +153,29 @@ def _size(k: int, others: int) -> str:
 
 def _assumed(facts: Facts) -> list[str]:
     """What the lines of coalitions rest on."""
-    said = []
+    sentences = []
     plan, k = facts.plan, facts.budget.colluding
     if plan is not None and plan.colluding is not None:
-        said.append(
+        sentences.append(
             f"The noise is made for {plan.colluding} of the {facts.others} other organisations "
             "colluding: sums appear in one total of all organisations, and each adds its share of "
             "the noise. Where more collude, less noise is left between them and a record, as the "
             "rows say."
         )
-        said.append(
+        sentences.append(
             "That only the total can be read rests on a key agreement and a cipher (X25519, HKDF, "
             "ChaCha20), which is a computational assumption, and on the organisations outside the "
             "coalition having added their noise: nobody can see from outside whether they did."
         )
-        if facts.one_domain:
-            said.append("Inside one trust domain the sums were added up without masks.")
+        if facts.single_domain:
+            sentences.append("Inside one trust domain the sums were added up without masks.")
     elif facts.coalitions:
-        said.append(
+        sentences.append(
             "Every coalition of other organisations learns the same, because whatever an "
             "organisation releases is counted as if everybody saw it."
         )
     if k is not None:
-        said.append(
+        sentences.append(
             f"The budget holds against {any_of(k, f'the {facts.others} other organisations')}, and "
             "not against more."
         )
@@ -184,5 +184,7 @@ def _assumed(facts: Facts) -> list[str]:
         if facts.masked
         else "It cannot make the noise of another smaller."
     )
-    said.append(f"An organisation that lies about what it computed can spoil the model. {least}")
-    return said
+    sentences.append(
+        f"An organisation that lies about what it computed can spoil the model. {least}"
+    )
+    return sentences

@@ -1,6 +1,6 @@
 """How spending adds up, what is left of the use, and how anybody can check it."""
 
-from pdml.consortium.signed_counts import Evaluated
+from pdml.consortium.signed_counts import PooledEvaluation
 from pdml.formatting import numbers
 from pdml.numerics import coded_rows
 from pdml.numerics.admm.labels import keep_weight
@@ -45,20 +45,22 @@ def accounting(facts: Facts) -> Section:
     )
 
 
-def _evaluated(found: Evaluated) -> list[Part]:
+def _evaluated(evaluation: PooledEvaluation) -> list[Part]:
     """What evaluations on other records have spent of these."""
     rows = tuple(
         (
-            each.server,
-            numbers.count(each.records),
-            numbers.count(len(each.spent)) if each.spent else "not said",
-            ("" if each.spent else "at least ") + numbers.significant(found.line(each).epsilon),
+            part.server,
+            numbers.count(part.records),
+            numbers.count(len(part.spent)) if part.spent else "not said",
+            ("" if part.spent else "at least ")
+            + numbers.significant(evaluation.line(part).epsilon),
         )
-        for each in found.parts
+        for part in evaluation.parts
     )
     columns = ("Organisation", "Records", "Releases on them", "ε of one record")
     title = (
-        f"Evaluated afterwards, on records that were held back (δ = {numbers.delta(found.delta)})"
+        "Evaluated afterwards, on records that were held back (δ = "
+        f"{numbers.delta(evaluation.delta)})"
     )
     return [
         Sheet(title, columns, rows),
@@ -72,7 +74,7 @@ def _evaluated(found: Evaluated) -> list[Part]:
 def _trainings(facts: Facts) -> list[Part]:
     """What so many by the plan spend, and how many may follow one another."""
     times = numbers.count(facts.trainings, "training")
-    told: list[Part] = [
+    parts: list[Part] = [
         f"At organisations with {numbers.count(facts.study.min_records, 'record')} each, {times} "
         f"by the plan would spend, against {whom(adversary, colluding)}: "
         f"{_spent(facts, adversary, colluding)}."
@@ -82,16 +84,17 @@ def _trainings(facts: Facts) -> list[Part]:
     if facts.study.budget is not None:
         many = numbers.count(facts.allowed, "such training") if facts.allowed else "none"
         more = " or more" if facts.allowed >= MOST_JOBS else ""
-        told.append(f"At that size the budget allows {many}{more} on one data set.")
-    return told
+        parts.append(f"At that size the budget allows {many}{more} on one data set.")
+    return parts
 
 
 def _spent(facts: Facts, adversary: str, colluding: int | None) -> str:
     """Of each kind of data."""
     *first, last = (
-        f"{epsilon(line, letter=True)} of {randomised_response.what(facts.study, data, adversary)} "
+        f"{epsilon(line, letter=True)} of "
+        f"{randomised_response.describe_data(facts.study, data, adversary)} "
         f"(δ = {numbers.delta(line.delta)})"
-        for data in (*reversed(LIMITED), *(each for each in facts.kinds if each not in LIMITED))
+        for data in (*reversed(LIMITED), *(kind for kind in facts.kinds if kind not in LIMITED))
         if (line := facts.line(data, adversary, colluding)) is not None
     )
     return f"{', '.join(first)} and {last}"
@@ -111,14 +114,15 @@ def utility(facts: Facts) -> Section:
             "on average."
         )
     if spent is not None and spent.evaluated is not None:
-        found = spent.evaluated.evaluation
+        evaluation = spent.evaluated.evaluation
         parts.append(
-            f"On {numbers.count(found.records, 'record')} that its members held back the model is "
-            f"right in {numbers.percent(found.accuracy.low)} to "
-            f"{numbers.percent(found.accuracy.high)} of cases, about "
-            f"{numbers.percent(found.accuracy.value)}; 95% of such intervals hold the truth. "
-            f"Always saying {found.majority_class} would be right in about "
-            f"{numbers.percent(found.majority)}."
+            f"On {numbers.count(evaluation.records, 'record')} that its members held back the "
+            "model is "
+            f"right in {numbers.percent(evaluation.accuracy.low)} to "
+            f"{numbers.percent(evaluation.accuracy.high)} of cases, about "
+            f"{numbers.percent(evaluation.accuracy.value)}; 95% of such intervals hold the truth. "
+            f"Always saying {evaluation.majority_class} would be right in about "
+            f"{numbers.percent(evaluation.majority)}."
         )
     elif spent is not None and spent.expected is None:
         parts.append(
@@ -153,9 +157,12 @@ def utility(facts: Facts) -> Section:
 def _loud(facts: Facts) -> str:
     """How much a randomised answer beside the label can count."""
     weights = [
-        (coded_rows.weight(each.epsilon.millionths[0], len(each.choices)), each.epsilon.menu[0])
-        for each in facts.study.encoder.sensitive
-        if each.epsilon is not None
+        (
+            coded_rows.weight(attribute.epsilon.millionths[0], len(attribute.choices)),
+            attribute.epsilon.menu[0],
+        )
+        for attribute in facts.study.encoder.sensitive
+        if attribute.epsilon is not None
     ]
     if not weights:
         return ""
@@ -171,7 +178,7 @@ def checking(facts: Facts) -> Section:
     commands = ["pdml study check study.toml", "pdml study show study.toml"]
     if facts.spent is None:
         commands.append("pdml statement study.toml")
-    elif facts.spent.own_nodes:
+    elif facts.spent.separate_nodes:
         more = " --evaluation FILE ..." if facts.spent.evaluated is not None else ""
         commands += [
             f"pdml verify RESULT --study study.toml{more}",

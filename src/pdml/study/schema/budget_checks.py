@@ -13,7 +13,7 @@ from math import inf, isinf
 from typing import TYPE_CHECKING
 
 from pdml.accounting import Budget, profiles
-from pdml.errors import Untrainable
+from pdml.errors import UntrainableStudy
 from pdml.study.schema.validation import Mistake
 
 if TYPE_CHECKING:
@@ -59,20 +59,20 @@ def mistakes(study: "Study") -> list[Mistake]:
         return [(("budget", "features"), _too_high(study, *budget.limit("features")))]
     if study.plan is None:
         why = "whoever starts a job could switch the noise off"
-        told = f"{the_study} has neither a plan nor a budget for features: {why}"
-        return [(("budget",), f"{told}; add {remedy} to [budget]")]
+        message = f"{the_study} has neither a plan nor a budget for features: {why}"
+        return [(("budget",), f"{message}; add {remedy} to [budget]")]
     lower = ""
     if _labels_end(study, 0.0, delta):
         lower = f", or limit labels to clearly less than {floor:g}"
     why = f"where everybody chooses {floor:g} it is never reached"
-    told = f"{the_study} limits labels alone, to epsilon {limit:g}: {why}, and jobs never end"
-    return [(("budget", "labels"), f"{told}; add {remedy} to [budget]{lower}")]
+    message = f"{the_study} limits labels alone, to epsilon {limit:g}: {why}, and jobs never end"
+    return [(("budget", "labels"), f"{message}; add {remedy} to [budget]{lower}")]
 
 
 def check(study: "Study") -> None:
-    """Raise `Untrainable` if jobs under ``study`` could follow one another without end."""
-    if found := mistakes(study):
-        raise Untrainable(study.id, [sentence for _, sentence in found])
+    """Raise `UntrainableStudy` if jobs under ``study`` could follow one another without end."""
+    if problems := mistakes(study):
+        raise UntrainableStudy(study.id, [sentence for _, sentence in problems])
 
 
 def _least(study: "Study") -> float:
@@ -80,7 +80,10 @@ def _least(study: "Study") -> float:
     every menu; infinite where an answer is sent as it is."""
     if study.encoder.clear:
         return inf
-    menus = [study.menu, *(each.epsilon.menu for each in study.encoder.sensitive if each.epsilon)]
+    menus = [
+        study.menu,
+        *(attribute.epsilon.menu for attribute in study.encoder.sensitive if attribute.epsilon),
+    ]
     return sum(menu[0] for menu in menus)
 
 

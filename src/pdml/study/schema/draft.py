@@ -34,7 +34,7 @@ def new_study(
     labels_epsilon: float | None = None,
     missing_values: Sequence[str] = (),
     maps: Sequence[FeatureMap] = (),
-    told: Mapping[str, Mapping[str, Any]] | None = None,
+    notices: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Study:
     """A study of what only its author knows; `pdml.study.schema.template.render` writes it with
     comments.
@@ -69,7 +69,7 @@ def new_study(
         What stands for no answer in tables.
     maps : sequence of maps
         Further features (`pdml.encoding.maps`).
-    told : mapping, optional
+    notices : mapping, optional
         The tables ``organiser``, ``notice`` and ``consent`` (`pdml.study.participant_notice`),
         without which nobody may be asked by it.
 
@@ -81,7 +81,7 @@ def new_study(
     ------
     StudyError
         With every mistake.
-    Untrainable
+    UntrainableStudy
         If nobody could ever train under it.
     """
     limits = {"features": features_epsilon, "labels": labels_epsilon}
@@ -98,8 +98,8 @@ def new_study(
         },
         "encoder": {"version": LATEST, "missing_values": list(missing_values)},
         "attributes": [attribute.to_dict() for attribute in attributes],
-        **({"maps": [to_dict(each) for each in maps]} if maps else {}),
-        **(told or {}),
+        **({"maps": [to_dict(feature_map) for feature_map in maps]} if maps else {}),
+        **(notices or {}),
         "servers": [server_table(text) for text in servers],
         "topology": {"kind": topology},
         "budget": {row: {"epsilon": most} for row, most in limits.items() if most is not None},

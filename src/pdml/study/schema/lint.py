@@ -18,29 +18,29 @@ from pdml.study.schema.toml_lines import Path as Key
 
 MANY_FEATURES = 1_000  # above, training in the shape of the paper becomes slow and its noise large
 
-Told = tuple[int, str]  # line and sentence
+LintMessage = tuple[int, str]  # line and sentence
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examined:
+class LintResult:
     """What a file is, and everything that was found in it, by line.
 
     A study with mistakes is one by which nobody may be asked, or under which nobody may train.
     """
 
     study: Study | None
-    mistakes: tuple[Told, ...]
-    warnings: tuple[Told, ...] = ()
+    mistakes: tuple[LintMessage, ...]
+    warnings: tuple[LintMessage, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            name: [{"line": line, "text": text} for line, text in told]
-            for name, told in (("mistakes", self.mistakes), ("warnings", self.warnings))
+            name: [{"line": line, "text": text} for line, text in messages]
+            for name, messages in (("mistakes", self.mistakes), ("warnings", self.warnings))
         }
 
 
-def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> Examined:
+def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> LintResult:
     """Find every mistake of a study's file in one go.
 
     Parameters
@@ -55,7 +55,7 @@ def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> E
 
     Returns
     -------
-    Examined
+    LintResult
         The study, if it is one, with mistakes and warnings by line.
 
     Raises
@@ -68,29 +68,33 @@ def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> E
         text = read_text(path)
         document, where = parse(text, source)
     except StudyError as error:
-        return Examined(study=None, mistakes=error.mistakes)
+        return LintResult(study=None, mistakes=error.mistakes)
     _, mistakes = parse_study.read(document)
     if mistakes:
-        return Examined(study=None, mistakes=_by_line(mistakes, where))
+        return LintResult(study=None, mistakes=_by_line(mistakes, where))
     study = Study.from_text(text, source)
     refused = trainable.mistakes(study)
-    warnings = _by_line(_warnings(study, told=bool(refused)), where)
+    warnings = _by_line(_warnings(study, untrainable=bool(refused)), where)
     refused += [] if test else participant_notice.mistakes(study, now or datetime.now(UTC))
-    return Examined(study=study, mistakes=_by_line(refused, where), warnings=warnings)
+    return LintResult(study=study, mistakes=_by_line(refused, where), warnings=warnings)
 
 
-def _by_line(told: Sequence[tuple[Key, str]], where: Mapping[Key, int]) -> tuple[Told, ...]:
+def _by_line(
+    messages: Sequence[tuple[Key, str]], where: Mapping[Key, int]
+) -> tuple[LintMessage, ...]:
     return tuple(
-        sorted(((line_of(key, where), text) for key, text in told), key=lambda item: item[0])
+        sorted(((line_of(key, where), text) for key, text in messages), key=lambda item: item[0])
     )
 
 
-def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
-    """What is allowed but unwise; ``told``: that nobody could train under it is known already."""
-    found: list[tuple[Key, str]] = []
+def _warnings(study: Study, *, untrainable: bool) -> list[tuple[Key, str]]:
+    """What is allowed but unwise; ``untrainable``: that nobody could train under it is known
+    already.
+    """
+    warnings: list[tuple[Key, str]] = []
     for i, server in enumerate(study.servers):
         if (urlsplit(server.url).hostname or "").endswith(".example"):
-            found.append(
+            warnings.append(
                 (
                     ("servers", i, "url"),
                     f"{server.url} is a placeholder: no contributor can reach it",
@@ -98,23 +102,27 @@ def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
             )
     for i, micro_epsilon in enumerate(study.epsilon_micro):
         if is_weak(micro_epsilon):
-            found.append((("label", "epsilon", "menu", i), study_summary.weakness(micro_epsilon)))
+            warnings.append(
+                (("label", "epsilon", "menu", i), study_summary.weakness(micro_epsilon))
+            )
     for i, attribute in enumerate(study.encoder.attributes):
         if isinstance(attribute, Category) and len(attribute.choices) == 1:
             why = "everybody gives the same answer, which tells nothing: add others, or drop it"
-            found.append((("attributes", i, "levels"), f"“{attribute.name}” has one level: {why}"))
+            warnings.append(
+                (("attributes", i, "levels"), f"“{attribute.name}” has one level: {why}")
+            )
     if study.width > MANY_FEATURES:
-        found.append(
+        warnings.append(
             (
                 ("attributes",),
                 f"{study.encoder.n_features:,} features are many: every report has "
                 f"{16 * study.width // 3:,} bytes of them and the constant",
             )
         )
-    if study.plan is not None and study.budget is not None and not told:
+    if study.plan is not None and study.budget is not None and not untrainable:
         try:
-            trainable.planned(study, study.plan).check(study.budget)
+            trainable.worst_case_ledger(study, study.plan).check(study.budget)
         except BudgetExceeded as error:
             why = f"with {study.min_records:,} records per server (min_records), {error}"
-            found.append((("plan",), f"the plan does not keep to the budget: {why}"))
-    return found
+            warnings.append((("plan",), f"the plan does not keep to the budget: {why}"))
+    return warnings

@@ -37,13 +37,13 @@ class Lookalikes:
     """Texts of one list, by what people see of them."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, str] = {}
+        self._by_form: dict[str, str] = {}
 
     def add(self, text: str) -> str:
         """Take one more text; the one before it that looks alike, or "" if none does."""
         forms = _forms(text)
-        twin = next((self._seen[form] for form in forms if form in self._seen), "")
-        self._seen |= dict.fromkeys(forms, twin or text)
+        twin = next((self._by_form[form] for form in forms if form in self._by_form), "")
+        self._by_form |= dict.fromkeys(forms, twin or text)
         return twin
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pdml.study.schema import fields
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Findings
+from pdml.study.schema.validation import ABSENT, ValidationErrors
 
 SEALING_BYTES = 1216  # ML-KEM-768 (1184) and X25519 (32)
 _DIGITS = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -50,9 +50,9 @@ class Relay:
         return int(self.address.rpartition(":")[2])
 
 
-def read_servers(f: Findings, value: object, most: int) -> tuple[ServerEntry, ...]:
+def read_servers(f: ValidationErrors, value: object, most: int) -> tuple[ServerEntry, ...]:
     """The servers; names, addresses and keys all differ."""
-    found: dict[str, ServerEntry] = {}
+    entries: dict[str, ServerEntry] = {}
     origins: set[tuple[str, str, int]] = set()
     taken: set[str] = set()
     why = "one server alone has nobody to hide from"
@@ -63,14 +63,14 @@ def read_servers(f: Findings, value: object, most: int) -> tuple[ServerEntry, ..
         if url and _origin(url) in origins:
             why = "one machine in two roles would hold what two were to keep apart"
             must = "differ from the other servers' in host or port, not in its path alone"
-            f.wrong((*at, "url"), must, url, why)
+            f.reject((*at, "url"), must, url, why)
         origins |= {_origin(url)} if url else set()
         entry = ServerEntry(name, url, *_keys(f, at, table, taken))
-        if name and name in found:
-            f.wrong((*at, "name"), "differ from the names of the other servers", name)
+        if name and name in entries:
+            f.reject((*at, "name"), "differ from the names of the other servers", name)
         elif name:
-            found[name] = entry
-    return tuple(found.values())
+            entries[name] = entry
+    return tuple(entries.values())
 
 
 def _origin(url: str) -> tuple[str, str, int]:
@@ -80,31 +80,33 @@ def _origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
-def _keys(f: Findings, at: Path, table: dict[str, object], known: set[str]) -> tuple[str, str]:
+def _keys(
+    f: ValidationErrors, at: Path, table: dict[str, object], earlier: set[str]
+) -> tuple[str, str]:
     checks = {"signing_key": fingerprint, "sealing_key": _sealing}
-    given = {key: check(f, (*at, key), table[key]) for key, check in checks.items() if key in table}
-    if len(given) == 1:
+    keys = {key: check(f, (*at, key), table[key]) for key, check in checks.items() if key in table}
+    if len(keys) == 1:
         f.add(
             at,
             "a server must have both a signing_key and a sealing_key, or neither: `pdml "
             "study add-server` writes them",
         )
-    for key, text in given.items():
-        if text and text in known:
-            f.wrong((*at, key), "differ from the keys of the other servers", text[:16] + "...")
-        known.add(text)
-    return given.get("signing_key", ""), given.get("sealing_key", "")
+    for key, text in keys.items():
+        if text and text in earlier:
+            f.reject((*at, key), "differ from the keys of the other servers", text[:16] + "...")
+        earlier.add(text)
+    return keys.get("signing_key", ""), keys.get("sealing_key", "")
 
 
-def fingerprint(f: Findings, path: Path, value: object) -> str:
+def fingerprint(f: ValidationErrors, path: Path, value: object) -> str:
     """64 hexadecimal digits: a key, a hash, a fingerprint."""
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         return value
-    f.wrong(path, "be 64 hexadecimal digits, letters in lower case", value)
+    f.reject(path, "be 64 hexadecimal digits, letters in lower case", value)
     return ""
 
 
-def _sealing(f: Findings, path: Path, value: object) -> str:
+def _sealing(f: ValidationErrors, path: Path, value: object) -> str:
     try:
         raw = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
         good = len(raw) == SEALING_BYTES and base64.b64encode(raw).decode() == value
@@ -112,11 +114,11 @@ def _sealing(f: Findings, path: Path, value: object) -> str:
         good = False
     if good:
         return str(value)
-    f.wrong(path, f"be {SEALING_BYTES:,} bytes in base64, as a node's card has them", value)
+    f.reject(path, f"be {SEALING_BYTES:,} bytes in base64, as a node's card has them", value)
     return ""
 
 
-def read_relay(f: Findings, value: object) -> Relay | None:
+def read_relay(f: ValidationErrors, value: object) -> Relay | None:
     """The relay, if the study names one."""
     if value is ABSENT:
         return None
@@ -126,7 +128,7 @@ def read_relay(f: Findings, value: object) -> Relay | None:
         _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
     )
     if "address" in table and (place is None or not 0 < int(place[1]) < 65536):
-        f.wrong(
+        f.reject(
             ("relay", "address"), "be HOST:PORT in lower case, such as relay.example:4222", address
         )
         address = ""

@@ -29,16 +29,16 @@ from pdml.study.schema.parse_menus import read_menu
 from pdml.study.schema.parse_questions import read_encoder
 from pdml.study.schema.parse_servers import fingerprint, read_relay, read_servers
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Findings, Mistake, called
-from pdml.study.translations import own, read_language, read_languages
-from pdml.tables import listed
+from pdml.study.schema.validation import ABSENT, Mistake, ValidationErrors, format_path
+from pdml.study.translations import build_texts, read_language, read_languages
+from pdml.tables import quote_names
 
 FORMAT = Format(name="study", version=1)
 
 
 def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     """The arguments of `Study`, and every mistake as (path, sentence)."""
-    f = Findings()
+    f = ValidationErrors()
     if why := _other_format(document):
         f.add(("study", "format"), why)
         return {}, f.mistakes
@@ -47,24 +47,24 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     head = _head(f, tables.get("study", ABSENT))
     label = _label(f, tables.get("label", ABSENT))
     before = len(f.mistakes)
-    asked = read_encoder(f, tables)
-    sound = asked["encoder"] is not None and len(f.mistakes) == before
-    told = participant_notice.read(f, tables, head["closes"])
-    texts = own(
+    questions = read_encoder(f, tables)
+    sound = questions["encoder"] is not None and len(f.mistakes) == before
+    notices = participant_notice.read(f, tables, head["closes"])
+    texts = build_texts(
         code=head["language"],
         title=head.get("title", ""),
         description=head["description"],
         question=label["question"],
         classes=label["classes"],
-        attributes=asked["encoder"].attributes if sound else (),
-        wording=asked["wording"],
-        notice=told["notice"],
-        consent=told["consent"],
+        attributes=questions["encoder"].attributes if sound else (),
+        wording=questions["wording"],
+        notice=notices["notice"],
+        consent=notices["consent"],
     )
     values = {
         **head,
         **label,
-        **asked,
+        **questions,
         "languages": read_languages(f, tables.get("languages", ABSENT), texts),
         "servers": servers,
         "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
@@ -75,7 +75,7 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
             f, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(label["classes"])
         ),
         "relay": read_relay(f, tables.get("relay", ABSENT)),
-        **told,
+        **notices,
     }
     return values, f.mistakes
 
@@ -83,15 +83,15 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
 def _other_format(document: object) -> str:
     """Why a study of another version cannot be read: its other settings would only confuse."""
     head = document.get("study") if isinstance(document, Mapping) else None
-    found = head.get("format", 1) if isinstance(head, Mapping) else 1
-    return FORMAT.refusal(found, "the study") if type(found) is int else ""
+    version = head.get("format", 1) if isinstance(head, Mapping) else 1
+    return FORMAT.refusal(version, "the study") if type(version) is int else ""
 
 
-def _head(f: Findings, value: object) -> dict[str, Any]:
+def _head(f: ValidationErrors, value: object) -> dict[str, Any]:
     at: Path = ("study",)
     table = f.table(at, value, *fields.of("study"))
-    found: dict[str, Any] = {"description": "", "min_records": 50, "replaces": ""}
-    found |= {"opens": None, "closes": None, "language": ""}
+    values: dict[str, Any] = {"description": "", "min_records": 50, "replaces": ""}
+    values |= {"opens": None, "closes": None, "language": ""}
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
@@ -103,30 +103,32 @@ def _head(f: Findings, value: object) -> dict[str, Any]:
         "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),
         "replaces": lambda path, value: fingerprint(f, path, value),
     }
-    found |= {key: check((*at, key), table[key]) for key, check in checks.items() if key in table}
-    found.pop("format", None)  # version 1 leaves no trace: studies keep their hashes
-    if found["opens"] and found["closes"] and found["closes"] <= found["opens"]:
-        f.wrong((*at, "closes"), "be later than opens", table["closes"], "nobody could contribute")
-    return found
+    values |= {key: check((*at, key), table[key]) for key, check in checks.items() if key in table}
+    values.pop("format", None)  # version 1 leaves no trace: studies keep their hashes
+    if values["opens"] and values["closes"] and values["closes"] <= values["opens"]:
+        f.reject((*at, "closes"), "be later than opens", table["closes"], "nobody could contribute")
+    return values
 
 
-def _label(f: Findings, value: object) -> dict[str, Any]:
+def _label(f: ValidationErrors, value: object) -> dict[str, Any]:
     at: Path = ("label",)
     table = f.table(at, value, *fields.of("label"))
-    found: dict[str, Any] = {"question": "", "classes": (), "menu": ()}
-    found |= {"default_epsilon": math.nan, "accept_weak": False}
+    values: dict[str, Any] = {"question": "", "classes": (), "menu": ()}
+    values |= {"default_epsilon": math.nan, "accept_weak": False}
     if "question" in table:
-        found["question"] = f.text(("label", "question"), table["question"], 500)
+        values["question"] = f.text(("label", "question"), table["question"], 500)
     if "classes" in table:
-        at, given = ("label", "classes"), table["classes"]
-        found["classes"] = f.texts(at, given, least=2, most=MOST_CLASSES)
+        at, classes = ("label", "classes"), table["classes"]
+        values["classes"] = f.texts(at, classes, least=2, most=MOST_CLASSES)
     at = ("label", "epsilon")
-    given = read_menu(f, at, table.get("epsilon", ABSENT))
-    menu, default, found["accept_weak"] = given
-    return found | {"menu": menu, "default_epsilon": default}
+    epsilon_menu = read_menu(f, at, table.get("epsilon", ABSENT))
+    menu, default, values["accept_weak"] = epsilon_menu
+    return values | {"menu": menu, "default_epsilon": default}
 
 
-def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _topology(
+    f: ValidationErrors, value: object, names: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
     at: Path = ("topology",)
     table = f.table(at, value, *fields.of("topology"))
     if isinstance(value, Mapping) and len(table) != 1:
@@ -134,7 +136,7 @@ def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[s
     elif "kind" in table:
         if table["kind"] not in TOPOLOGIES:
             kinds, why = " or ".join(map(repr, TOPOLOGIES)), "anything else is said by edges"
-            f.wrong((*at, "kind"), f"be {kinds}", table["kind"], why)
+            f.reject((*at, "kind"), f"be {kinds}", table["kind"], why)
         elif table["kind"] == "complete":
             return tuple(combinations(names, 2))
         elif len(names) > 1:
@@ -145,32 +147,32 @@ def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[s
 
 
 def _edges(
-    f: Findings, at: Path, value: object, names: Sequence[str]
+    f: ValidationErrors, at: Path, value: object, names: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, (list, tuple)) or not value:
-        f.wrong(at, "be a list of pairs of servers", value)
+        f.reject(at, "be a list of pairs of servers", value)
         return ()
-    before, known = len(f.mistakes), set(names)
-    found: set[frozenset[str]] = set()
+    before, servers = len(f.mistakes), set(names)
+    links: set[frozenset[str]] = set()
     for i, pair in enumerate(value):
         two = isinstance(pair, (list, tuple)) and len(pair) == 2
         if not two or not all(isinstance(end, str) for end in pair):
-            f.wrong((*at, i), "be a pair of names of servers", pair)
+            f.reject((*at, i), "be a pair of names of servers", pair)
             continue
         for j, end in enumerate(pair):
-            if end not in known:
-                f.wrong((*at, i, j), "be the name of a server", end, f.meant(end, names))
+            if end not in servers:
+                f.reject((*at, i, j), "be the name of a server", end, f.suggest(end, names))
         if pair[0] == pair[1]:
-            f.wrong((*at, i), "link two different servers", pair)
-        elif set(pair) <= known:
-            if frozenset(pair) in found:
-                f.wrong((*at, i), "link servers that are not linked yet", pair)
-            found.add(frozenset(pair))
-    edges = _ordered((tuple(pair) for pair in found), names)
+            f.reject((*at, i), "link two different servers", pair)
+        elif set(pair) <= servers:
+            if frozenset(pair) in links:
+                f.reject((*at, i), "link servers that are not linked yet", pair)
+            links.add(frozenset(pair))
+    edges = _ordered((tuple(pair) for pair in links), names)
     # a misspelt name would be told twice
     if len(f.mistakes) == before and (lonely := _cut_off(names, edges)):
-        apart = f"but {listed(lonely)} cannot be reached from {names[0]!r}"
-        f.add(at, f"{called(at)} must connect all servers, {apart}")
+        apart = f"but {quote_names(lonely)} cannot be reached from {names[0]!r}"
+        f.add(at, f"{format_path(at)} must connect all servers, {apart}")
     return edges
 
 
@@ -197,7 +199,7 @@ def _ordered(edges: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[tupl
 
 
 def _budget(
-    f: Findings, value: object, most_colluding: int, min_records: int | None
+    f: ValidationErrors, value: object, most_colluding: int, min_records: int | None
 ) -> Budget | None:
     if value is ABSENT:
         return None
@@ -215,9 +217,9 @@ def _budget(
             limit = f.number((*at, key), number)
             most = _most_delta(min_records) if key == "delta" else math.inf
             if limit is not None and limit > most:
-                f.wrong((*at, key), f"be at most {most:g}", number, _WHY_SMALL)
+                f.reject((*at, key), f"be at most {most:g}", number, _WHY_SMALL)
             elif limit is not None and not limit > 0:
-                f.wrong((*at, key), "be positive", number)
+                f.reject((*at, key), "be positive", number)
             elif limit is not None:
                 limits[f"{row}_{key}"] = limit
     return Budget(**limits, colluding=colluding)
@@ -232,17 +234,17 @@ def _most_delta(min_records: int | None) -> float:
     return min(MOST_DELTA, 1 / (min_records or 1))
 
 
-def _plan(f: Findings, value: object, servers: object, classes: int) -> dict[str, Any]:
+def _plan(f: ValidationErrors, value: object, servers: object, classes: int) -> dict[str, Any]:
     """Each setting by itself, so that every mistake is told; then all of them together."""
     before = len(f.mistakes)
-    found: dict[str, Any] = {}
-    given = f.table(("plan",), value, (), tuple(SETTINGS))
-    method = {"method": given["method"]} if given.get("method") in METHODS else {}
-    for key, item in given.items():
+    settings: dict[str, Any] = {}
+    table = f.table(("plan",), value, (), tuple(SETTINGS))
+    method = {"method": table["method"]} if table.get("method") in METHODS else {}
+    for key, item in table.items():
         path: Path = ("plan", key)
-        setting, known = SETTINGS[key], len(f.mistakes)
+        setting, count = SETTINGS[key], len(f.mistakes)
         if setting.per_server and isinstance(item, (list, tuple)):
-            found[key] = tuple(f.number((*path, i), part) for i, part in enumerate(item))
+            settings[key] = tuple(f.number((*path, i), part) for i, part in enumerate(item))
             if isinstance(servers, (list, tuple)) and len(item) not in (1, len(servers)):
                 f.add(
                     path,
@@ -250,23 +252,23 @@ def _plan(f: Findings, value: object, servers: object, classes: int) -> dict[str
                     f"got {len(item)}",
                 )
         elif setting.kind is str:
-            found[key] = f.text(path, item, 100)
+            settings[key] = f.text(path, item, 100)
         elif setting.kind is int:
-            found[key] = f.whole_number(path, item, 1, MOST_ROUNDS)
+            settings[key] = f.whole_number(path, item, 1, MOST_ROUNDS)
         else:
-            found[key] = f.number(path, item)
-        if len(f.mistakes) == known:
-            _refused(f, path, partial(TrainingPlan, **(method | {key: found[key]})))
-    if len(f.mistakes) > before or not found:
+            settings[key] = f.number(path, item)
+        if len(f.mistakes) == count:
+            _refused(f, path, partial(TrainingPlan, **(method | {key: settings[key]})))
+    if len(f.mistakes) > before or not settings:
         return {"plan": None, "plan_settings": ()}
-    _refused(f, ("plan",), partial(TrainingPlan, **found))
+    _refused(f, ("plan",), partial(TrainingPlan, **settings))
     if classes >= 2:
-        _refused(f, ("plan", "loss"), lambda: TrainingPlan(**found).loss_for(classes))
-    plan = None if len(f.mistakes) > before else TrainingPlan(**found)
-    return {"plan": plan, "plan_settings": tuple(found)}
+        _refused(f, ("plan", "loss"), lambda: TrainingPlan(**settings).loss_for(classes))
+    plan = None if len(f.mistakes) > before else TrainingPlan(**settings)
+    return {"plan": plan, "plan_settings": tuple(settings)}
 
 
-def _refused(f: Findings, path: Path, make: Callable[[], object]) -> None:
+def _refused(f: ValidationErrors, path: Path, make: Callable[[], object]) -> None:
     try:
         make()
     except InvalidInput as error:

@@ -34,9 +34,9 @@ def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, so
     """
     before = study = Study.from_text(text, source)
     for entry in entries:
-        known = {server.name: i for i, server in enumerate(study.servers)}
-        if entry.name in known:
-            place = known[entry.name]
+        positions = {server.name: i for i, server in enumerate(study.servers)}
+        if entry.name in positions:
+            place = positions[entry.name]
             old = study.servers[place]
             if old.signing_key and old != replace(entry, url=old.url) and not revision:
                 raise InvalidInput(

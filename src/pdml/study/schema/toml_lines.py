@@ -29,7 +29,7 @@ def lines(text: str) -> dict[Path, int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.found: dict[Path, int] = {}
+        self.line_numbers: dict[Path, int] = {}
         self.elements: dict[Path, int] = {}  # how many [[tables]] each array has so far
         self.counted, self.line = 0, 1  # position up to which newlines are counted
 
@@ -38,7 +38,7 @@ class _Scanner:
         while True:
             self._skip(_GAP)
             if self.at >= len(self.text):
-                return self.found
+                return self.line_numbers
             if self.text[self.at] == "[":
                 table = self._header()
             else:
@@ -134,7 +134,7 @@ class _Scanner:
         """
         self.line += self.text.count("\n", self.counted, position)
         self.counted = position
-        self.found.setdefault(path, self.line)
+        self.line_numbers.setdefault(path, self.line)
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         match = pattern.match(self.text, self.at)

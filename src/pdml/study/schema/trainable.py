@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pdml._bisect import bisect, whole
 from pdml.accounting import Budget, Ledger
-from pdml.errors import BudgetExceeded, Untrainable
+from pdml.errors import BudgetExceeded, UntrainableStudy
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.schema import budget_checks
@@ -14,24 +14,25 @@ MOST_JOBS = 32  # that are counted before they happen: whoever trains more often
 MOST_TELLING = 1 << 26  # records with which one of them moves least: beyond, sums are rounded more
 
 
-def planned(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
+def worst_case_ledger(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
     """What so many jobs by ``plan`` spend at worst: every server with as few records as the study
     allows, the whole menu in use."""
     places = (
         study.place(entry.name, records=study.min_records, epsilons=study.menu)
         for entry in study.servers
     )
-    each = tuple((place.flip(), *plan.events(place) * jobs) for place in places)
-    return Ledger(each, source="planned", classes=len(study.classes))
+    events = tuple((place.flip(), *plan.events(place) * jobs) for place in places)
+    return Ledger(events, source="planned", classes=len(study.classes))
 
 
 def most_jobs(study: Study, plan: TrainingPlan) -> int:
-    """How many jobs by ``plan`` the study's budget allows at worst (`planned`), looked for up to
+    """How many jobs by ``plan`` the study's budget allows at worst (`worst_case_ledger`), looked
+    for up to
     `MOST_JOBS`; all of those without a budget."""
     budget = study.budget or Budget()
 
     def kept(jobs: float) -> bool:
-        return planned(study, plan, int(jobs)).keeps(budget)
+        return worst_case_ledger(study, plan, int(jobs)).keeps(budget)
 
     return int(bisect(kept, 0, MOST_JOBS + 1, absolute=1, middle=whole))
 
@@ -49,16 +50,18 @@ def mistakes(study: Study) -> list[Mistake]:
     list of (path, sentence)
         Empty if organisations with enough records can train under it, and not without end.
     """
-    if found := budget_checks.mistakes(study):
-        return found
+    if problems := budget_checks.mistakes(study):
+        return problems
     never = "" if study.plan is None else _never(study, study.plan)
     return [(("plan",), never)] if never else []
 
 
 def check(study: Study) -> None:
-    """Raise `Untrainable` if no job under ``study`` could ever start, or none be the last one."""
-    if found := mistakes(study):
-        raise Untrainable(study.id, [sentence for _, sentence in found])
+    """Raise `UntrainableStudy` if no job under ``study`` could ever start, or none be the last
+    one.
+    """
+    if problems := mistakes(study):
+        raise UntrainableStudy(study.id, [sentence for _, sentence in problems])
 
 
 def _never(study: Study, plan: TrainingPlan) -> str:
@@ -81,7 +84,7 @@ def _never(study: Study, plan: TrainingPlan) -> str:
                 refused.append(str(error))
         if len(refused) == len(study.menu):
             name = study.servers[place.server].name
-            told = f"the study {study.id} has a plan that breaks its budget"
-            told += f" with any number of records at {name}: {refused[-1]}"
-            return f"{told}; give it more noise or a larger budget"
+            message = f"the study {study.id} has a plan that breaks its budget"
+            message += f" with any number of records at {name}: {refused[-1]}"
+            return f"{message}; give it more noise or a larger budget"
     return ""

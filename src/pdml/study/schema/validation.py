@@ -14,7 +14,7 @@ from pdml.errors import is_hidden
 from pdml.study.messages import is_loopback
 from pdml.study.schema.lookalikes import Lookalikes, is_visible
 from pdml.study.schema.toml_lines import Path
-from pdml.tables import shown
+from pdml.tables import quote
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 _MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
@@ -24,14 +24,14 @@ Mistake = tuple[Path, str]
 ABSENT = object()
 
 
-def called(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as people write it: attributes[2].range is the range of the second attribute."""
     return "".join(
         f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path
     ).lstrip(".")
 
 
-class Findings:
+class ValidationErrors:
     """The mistakes so far. Every check returns the value, or something empty after a mistake."""
 
     def __init__(self) -> None:
@@ -40,12 +40,14 @@ class Findings:
     def add(self, path: Path, sentence: str) -> None:
         self.mistakes.append((path, sentence))
 
-    def wrong(self, path: Path, must: str, value: object, why: str = "") -> None:
+    def reject(self, path: Path, must: str, value: object, why: str = "") -> None:
         self.add(
-            path, f"{called(path)} must {must}, got {_shown(value)}{': ' + why if why else ''}"
+            path,
+            f"{format_path(path)} must {must}, got "
+            f"{_format_value(value)}{': ' + why if why else ''}",
         )
 
-    def meant(self, word: str, options: Sequence[str]) -> str:
+    def suggest(self, word: str, options: Sequence[str]) -> str:
         """The option that was probably misspelt."""
         close = (
             difflib.get_close_matches(word.lower()[:100], options, n=1)
@@ -60,7 +62,7 @@ class Findings:
         """The known keys of a table; what is unknown or missing is a mistake."""
         if not isinstance(value, Mapping):
             if value is not ABSENT:
-                self.wrong(path, "be a table", value) if path else self.add(
+                self.reject(path, "be a table", value) if path else self.add(
                     path, "a study must be a table of tables"
                 )
             return {}
@@ -68,16 +70,17 @@ class Findings:
         hints = ""
         for key in value:
             if key not in keys:
-                hint = self.meant(str(key), [k for k in keys if k not in value])
+                hint = self.suggest(str(key), [k for k in keys if k not in value])
                 hints += hint
                 self.add(
                     (*path, key),
-                    f"{called((*path, key))} is unknown: {hint or 'known are ' + ', '.join(keys)}",
+                    f"{format_path((*path, key))} is unknown: "
+                    f"{hint or 'known are ' + ', '.join(keys)}",
                 )
         for key in required:
             # a misspelt key is one mistake, not two
             if key not in value and repr(key) not in hints:
-                self.add(path, f"{called((*path, key))} is missing")
+                self.add(path, f"{format_path((*path, key))} is missing")
         return {key: value[key] for key in keys if key in value}
 
     def tables(
@@ -88,7 +91,7 @@ class Findings:
         if not isinstance(value, (list, tuple)) or not all(
             isinstance(item, Mapping) for item in value
         ):
-            self.wrong((key,), f"be written as [[{key}]], once for each", value)
+            self.reject((key,), f"be written as [[{key}]], once for each", value)
             return []
         if not least <= len(value) <= most:
             few = f": {why}" if len(value) < least else ""
@@ -97,16 +100,16 @@ class Findings:
 
     def text(self, path: Path, value: object, most: int, *, paragraphs: bool = False) -> str:
         if not isinstance(value, str):
-            self.wrong(path, "be text in quotes", value)
+            self.reject(path, "be text in quotes", value)
             return ""
         if not paragraphs and (not value or value != value.strip()):
-            self.wrong(path, "be text that neither is empty nor begins or ends with spaces", value)
+            self.reject(path, "be text that neither is empty nor begins or ends with spaces", value)
         elif len(value) > most:
-            self.wrong(path, f"have at most {most:,} characters", value)
+            self.reject(path, f"have at most {most:,} characters", value)
         elif any(is_hidden(letter) and not (paragraphs and letter in "\n\t") for letter in value):
-            self.wrong(path, "be free of control characters and of letters that hide", value)
+            self.reject(path, "be free of control characters and of letters that hide", value)
         elif not is_visible(value):
-            self.wrong(path, "say something", value, "a screen shows nothing of it")
+            self.reject(path, "say something", value, "a screen shows nothing of it")
         else:
             return value
         return ""
@@ -115,33 +118,33 @@ class Findings:
         self, path: Path, value: object, *, least: int, most: int, refused: Collection[str] = ()
     ) -> tuple[str, ...]:
         if not isinstance(value, (list, tuple)) or not least <= len(value) <= most:
-            self.wrong(path, f"be a list of {least} to {most:,} texts", value)
+            self.reject(path, f"be a list of {least} to {most:,} texts", value)
             return ()
-        found: list[str] = []
-        seen = Lookalikes()
+        sentences: list[str] = []
+        lookalikes = Lookalikes()
         for i, item in enumerate(value):
             text = self.text((*path, i), item, 200)
             if text and text in refused:
-                self.wrong(
+                self.reject(
                     (*path, i), "be another text", item, "in a table it stands for a missing value"
                 )
-            elif text and text in found:
-                self.wrong((*path, i), "differ from the others", item, "it stands there twice")
+            elif text and text in sentences:
+                self.reject((*path, i), "differ from the others", item, "it stands there twice")
             elif text:
-                self.distinct((*path, i), text, seen)
-                found.append(text)
-        return tuple(found)
+                self.distinct((*path, i), text, lookalikes)
+                sentences.append(text)
+        return tuple(sentences)
 
     def distinct(self, path: Path, text: str, others: Lookalikes) -> None:
         """A text that people can tell from those before it."""
         if twin := others.add(text):
-            why = f"people would take it for {_shown(twin)}; change one of the two"
-            self.wrong(path, "look different from the others", text, why)
+            why = f"people would take it for {_format_value(twin)}; change one of the two"
+            self.reject(path, "look different from the others", text, why)
 
     def name(self, path: Path, value: object) -> str:
         if isinstance(value, str) and _NAME.fullmatch(value):
             return value
-        self.wrong(
+        self.reject(
             path,
             "be 1 to 63 lower-case letters, digits, dots, dashes or underscores, the first "
             "a letter or digit",
@@ -156,19 +159,19 @@ class Findings:
             and abs(value) <= sys.float_info.max
         ):
             return float(value) + 0.0  # no negative zero
-        self.wrong(path, "be a finite number", value)
+        self.reject(path, "be a finite number", value)
         return None
 
     def truth(self, path: Path, value: object) -> bool:
         if isinstance(value, bool):
             return value
-        self.wrong(path, "be true or false", value)
+        self.reject(path, "be true or false", value)
         return False
 
     def whole_number(self, path: Path, value: object, low: int, high: int) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return value
-        self.wrong(path, f"be a whole number from {low:,} to {high:,}", value)
+        self.reject(path, f"be a whole number from {low:,} to {high:,}", value)
         return None
 
     def time(self, path: Path, value: object) -> datetime | None:
@@ -180,12 +183,12 @@ class Findings:
             except ValueError:
                 moment = None
         if not isinstance(moment, datetime) or moment.tzinfo is None:
-            self.wrong(path, "be a time with its zone, such as 2026-03-01T08:00:00Z", value)
+            self.reject(path, "be a time with its zone, such as 2026-03-01T08:00:00Z", value)
             return None
         try:
             return moment.astimezone(UTC).replace(microsecond=0)
         except OverflowError:
-            self.wrong(path, "be a time within the calendar", value)
+            self.reject(path, "be a time within the calendar", value)
             return None
 
     def url(self, path: Path, value: object) -> str:
@@ -203,10 +206,10 @@ class Findings:
             and " " not in text
         )
         if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
-            self.wrong(path, "be an address such as https://alice.example", value)
+            self.reject(path, "be an address such as https://alice.example", value)
             return ""
         if parts.scheme == "http" and not is_loopback(host):
-            self.wrong(
+            self.reject(
                 path,
                 "begin with https://",
                 value,
@@ -216,8 +219,8 @@ class Findings:
         return text.rstrip("/")
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     try:
-        return shown(str(value) if isinstance(value, (date, time)) else value)
+        return quote(str(value) if isinstance(value, (date, time)) else value)
     except ValueError:  # Python does not print numbers of thousands of digits
         return "a huge number"

@@ -27,7 +27,7 @@ def connected(address: str | None = None) -> Iterator[None]:
         return
     if address in (None, "auto"):
         address = os.environ.get("RAY_ADDRESS") or address
-    with _own_signals():
+    with _preserve_signals():
         _join(address)
     try:
         yield
@@ -71,7 +71,7 @@ def _knock(address: str) -> None:
 
 
 @contextmanager
-def _own_signals() -> Iterator[None]:
+def _preserve_signals() -> Iterator[None]:
     """Ray replaces the handler of SIGTERM; put back whose there was."""
     if threading.current_thread() is not threading.main_thread():
         yield

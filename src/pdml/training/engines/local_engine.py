@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pdml._threads import one_thread
+from pdml._threads import single_thread
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import InvalidInput
 from pdml.mechanisms.integer_gaussian import Units
@@ -25,7 +25,7 @@ from pdml.mechanisms.randomness import ITERATES, Source
 from pdml.numerics.admm import rows, steps
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.rows import stored
-from pdml.numerics.admm.solver import Each, ManySolvers, worth_compiling
+from pdml.numerics.admm.solver import ManySolvers, ServerMap, worth_compiling
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.server import Server
@@ -82,24 +82,24 @@ def train(
 
 
 def exchange(
-    run: Run, *, house: bool = False, intercept: bool = True, threads: int | None = None
-) -> sums_release.Exchanged:
+    run: Run, *, local_models: bool = False, intercept: bool = True, threads: int | None = None
+) -> sums_release.SumsExchange:
     """One exchange of sums: one pass over each server's records, a few thousand at a time.
 
     Parameters
     ----------
     run : Run
         Whose plan has the method "sums".
-    house : bool
+    local_models : bool
         Also what each server would keep for its own house.
     intercept : bool
-        Whether the last column is the constant one; for ``house`` alone.
+        Whether the last column is the constant one; for ``local_models`` alone.
     threads : int, optional
         By default as many as this process may use.
 
     Returns
     -------
-    Exchanged
+    MaskedExchanges
         Every row as its server would send it, before it is masked: within one trust domain rows
         are added up as they are, and the total is the same number.
 
@@ -108,27 +108,27 @@ def exchange(
     - The numbers depend neither on the number of threads nor on their order.
     """
     plan, n = run.plan, len(run.servers)
-    with one_thread(), _pool(workers(threads), n) as each:
-        own: list[Any] = [None] * n
+    with single_thread(), _pool(workers(threads), n) as map_servers:
+        local_sums: list[Any] = [None] * n
 
         def release(i: int) -> Units:
-            found = sums_release.exact(run.servers[i], plan)
-            if house:
-                own[i] = found
-            return sums_release.released(found, run.servers[i], plan, run.source)
+            sums = sums_release.exact(run.servers[i], plan)
+            if local_models:
+                local_sums[i] = sums
+            return sums_release.release_sums(sums, run.servers[i], plan, run.source)
 
-        rows = np.array(each(release))
-        if not house:
-            return sums_release.Exchanged(released=rows)
+        rows = np.array(map_servers(release))
+        if not local_models:
+            return sums_release.SumsExchange(released=rows)
         total = rows.sum(axis=0)
 
         def keep(i: int) -> Array:
             place = run.servers[i].place
-            return sums_release.house_weights(
-                own[i], rows[i], total, plan, place, intercept=intercept
+            return sums_release.local_weights(
+                local_sums[i], rows[i], total, plan, place, intercept=intercept
             )
 
-        return sums_release.Exchanged(released=rows, house=tuple(each(keep)))
+        return sums_release.SumsExchange(released=rows, local_models=tuple(map_servers(keep)))
 
 
 def sweep(
@@ -156,7 +156,7 @@ def sweep(
         )
     flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
     size = workers(threads) if all(flags) else 1
-    with one_thread(), _pool(size, graph.n) as each:
+    with single_thread(), _pool(size, graph.n) as map_servers:
         pooled, cuts = pool_records(first)
         ridges = np.array([plan.ridge(server.place.degree, graph.n) for server in first])
         solvers = ManySolvers(
@@ -168,7 +168,7 @@ def sweep(
             runs=len(runs),
             threads=size,
             use_numba=flags,
-            each=each,
+            map_servers=map_servers,
         )
         return _rounds(graph, runs, solvers, observe)
 
@@ -195,11 +195,11 @@ def _rounds(
     recent: list[Array] = []
 
     for t in range(1, plan.rounds + 1):
-        heard = _heard(graph, sent)
-        dual = steps.dual_step(dual, sent, heard, **settings)
-        target = steps.primal_target(linear, dual, sent, heard, **settings)
-        found, norms = solvers.solve(target.swapaxes(0, 1), tolerances)
-        point, certified[:, t - 1] = found.swapaxes(0, 1), norms.T
+        neighbour_sums = _sum_neighbours(graph, sent)
+        dual = steps.dual_step(dual, sent, neighbour_sums, **settings)
+        target = steps.primal_target(linear, dual, sent, neighbour_sums, **settings)
+        points, norms = solvers.solve(target.swapaxes(0, 1), tolerances)
+        point, certified[:, t - 1] = points.swapaxes(0, 1), norms.T
         for k in range(len(runs)):
             draw_round(noises[k], t, noise[k], streams[k])
         sent = steps.release_step(
@@ -216,9 +216,9 @@ def _rounds(
     return [Trained(sent[k].copy(), consensus[k], inside[k]) for k in range(len(runs))]
 
 
-def _heard(graph: Graph, sent: Array) -> Array:
+def _sum_neighbours(graph: Graph, sent: Array) -> Array:
     """Σ_{l in N_i} w̃_l for every server and run, added in ascending order of l as
-    `steps.sum_heard` does.
+    `steps.sum_messages` does.
     """
     runs, n = sent.shape[:2]
     stacked = np.ascontiguousarray(sent.transpose(1, 0, 2, 3)).reshape(n, -1)
@@ -291,7 +291,7 @@ def workers(threads: int | None) -> int:
 
 
 @contextmanager
-def _pool(size: int, servers: int) -> Iterator[Each]:
+def _pool(size: int, servers: int) -> Iterator[ServerMap]:
     """``each(work, jobs)``: call work(job) for every job, in this thread and its helpers; whoever
     is free takes the next.
     """
@@ -300,7 +300,9 @@ def _pool(size: int, servers: int) -> Iterator[Each]:
         return
     with ThreadPoolExecutor(size - 1) as pool:
 
-        def each(work: Callable[[int], Any], jobs: Sequence[int] = range(servers)) -> list[Any]:
+        def map_servers(
+            work: Callable[[int], Any], jobs: Sequence[int] = range(servers)
+        ) -> list[Any]:
             results: list[Any] = [None] * len(jobs)
             ticket = count()
 
@@ -314,4 +316,4 @@ def _pool(size: int, servers: int) -> Iterator[Each]:
                 helper.result()
             return results
 
-        yield each
+        yield map_servers

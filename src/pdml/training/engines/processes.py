@@ -11,7 +11,7 @@ from pdml.training.engines.local_engine import workers
 Result = TypeVar("Result")
 
 
-def spread(
+def run_parallel(
     work: Callable[..., Result],
     tasks: Sequence[tuple[Any, ...]],
     jobs: int,
@@ -25,7 +25,7 @@ def spread(
     """
     from joblib import Parallel, delayed
 
-    class Told(Parallel):  # type: ignore[misc]
+    class ProgressParallel(Parallel):  # type: ignore[misc]
         """Says how far it is; generators would too, but not every backend has them."""
 
         def print_progress(self) -> None:
@@ -36,11 +36,15 @@ def spread(
         progress(0, len(tasks))
     at_once = max(1, min(jobs or workers(None), len(tasks)))
     if at_once > 1:
-        _start_deaf(at_once)
-    return list(Told(n_jobs=at_once, batch_size=1)(delayed(_single)(work, task) for task in tasks))
+        _start_workers(at_once)
+    return list(
+        ProgressParallel(n_jobs=at_once, batch_size=1)(
+            delayed(_single)(work, task) for task in tasks
+        )
+    )
 
 
-def _start_deaf(jobs: int) -> None:
+def _start_workers(jobs: int) -> None:
     """Start the processes so that Ctrl-C, which a terminal sends to all of them, is heard here
     alone.
 
@@ -58,18 +62,18 @@ def _start_deaf(jobs: int) -> None:
         return
     for tracker in (resource_tracker, joblib_tracker):
         tracker.ensure_running()
-    heard: list[
+    signals: list[
         int
         # other threads of this process hear it all the same: remembered until the processes stand
     ] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    handler = signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         Parallel(n_jobs=jobs, batch_size=1)(delayed(int)() for _ in range(jobs))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
-    for number in heard:
+    for number in signals:
         signal.raise_signal(number)
 
 

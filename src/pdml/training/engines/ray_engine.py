@@ -25,7 +25,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.rows import stored
 from pdml.numerics.admm.solver import worth_compiling
 from pdml.numerics.sums.statistics import Sums
-from pdml.planning.server_spec import Place
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.engines.cluster import library
@@ -99,10 +99,10 @@ def exchange(
     source: Source,
     shards: Sequence[Shard],
     *,
-    house: bool = False,
+    local_models: bool = False,
     intercept: bool = True,
     timeout: float = TIMEOUT,
-) -> sums_release.Exchanged:
+) -> sums_release.SumsExchange:
     """One exchange of sums, equal to the local engine's: exact sums stay in the actors.
 
     Parameters
@@ -120,7 +120,7 @@ def exchange(
 
     Returns
     -------
-    Exchanged
+    MaskedExchanges
     """
     n = sum(len(shard.servers) for shard in shards)
     _owners(n, shards)
@@ -128,18 +128,18 @@ def exchange(
         done = [actor.released.remote() for actor in actors]
         released = _ordered(shards, _gather(done, shards, "before it sent its sums", timeout))
         rows = np.array(released)
-        if not house:
-            return sums_release.Exchanged(released=rows)
-        kept = [actor.house.remote(rows.sum(axis=0), intercept) for actor in actors]
-        found = _ordered(shards, _gather(kept, shards, "over its own model", timeout))
-        return sums_release.Exchanged(released=rows, house=tuple(found))
+        if not local_models:
+            return sums_release.SumsExchange(released=rows)
+        kept = [actor.local_models.remote(rows.sum(axis=0), intercept) for actor in actors]
+        local_weights = _ordered(shards, _gather(kept, shards, "over its own model", timeout))
+        return sums_release.SumsExchange(released=rows, local_models=tuple(local_weights))
 
 
 def _ordered(shards: Sequence[Shard], values: Sequence[Sequence[Any]]) -> list[Any]:
     """What the servers of each shard gave, in the order of all servers."""
     servers = [server for shard in shards for server in shard.servers]
-    given = [value for each in values for value in each]
-    return [value for _, value in sorted(zip(servers, given, strict=True), key=itemgetter(0))]
+    flat = [value for part in values for value in part]
+    return [value for _, value in sorted(zip(servers, flat, strict=True), key=itemgetter(0))]
 
 
 @contextmanager
@@ -234,17 +234,17 @@ class _Worker:
         """Round t of every server here: the releases (for other actors), and figures about them
         (for the driver).
         """
-        heard = {
+        messages = {
             server: state.sent
             for server, state in zip(self.shard.servers, self.states, strict=True)
         }
         if t > 1:
             for other, block in zip(others, blocks, strict=True):
-                heard |= dict(zip(self.layout[other], block, strict=True))
+                messages |= dict(zip(self.layout[other], block, strict=True))
         stepped = [
             node.step(
                 state,
-                [heard[peer] for peer in self.graph.neighbours(node.server.place.server)]
+                [messages[peer] for peer in self.graph.neighbours(node.server.place.server)]
                 if t > 1
                 else [],
             )
@@ -261,8 +261,8 @@ class _Summing:
 
     def __init__(self, shard: Shard, plan: TrainingPlan, source: Source) -> None:
         self.shard, self.plan, self.source = shard, plan, source
-        self.places: list[Place] = []
-        self.own: list[Sums] = []
+        self.places: list[ServerSpec] = []
+        self.exact_sums: list[Sums] = []
         self.rows: list[Units] = []
 
     def released(self) -> list[Units]:
@@ -271,27 +271,27 @@ class _Summing:
 
         threadpool_limits(1)
         for server in _loaded(self.shard):
-            own = sums_release.exact(server, self.plan)
+            sums = sums_release.exact(server, self.plan)
             self.places.append(server.place)
-            self.own.append(own)
-            self.rows.append(sums_release.released(own, server, self.plan, self.source))
+            self.exact_sums.append(sums)
+            self.rows.append(sums_release.release_sums(sums, server, self.plan, self.source))
         return self.rows
 
-    def house(self, total: Units, intercept: bool) -> list[Array]:
+    def local_models(self, total: Units, intercept: bool) -> list[Array]:
         """Each server's own model."""
-        kept = zip(self.own, self.rows, self.places, strict=True)
+        kept = zip(self.exact_sums, self.rows, self.places, strict=True)
         return [
-            sums_release.house_weights(own, row, total, self.plan, place, intercept=intercept)
-            for own, row, place in kept
+            sums_release.local_weights(sums, row, total, self.plan, place, intercept=intercept)
+            for sums, row, place in kept
         ]
 
 
 def _loaded(shard: Shard) -> list[Server]:
     """Its servers, which must be those that it names."""
-    found = list(shard.load())
-    if (numbers := tuple(server.place.server for server in found)) != shard.servers:
+    servers = list(shard.load())
+    if (numbers := tuple(server.place.server for server in servers)) != shard.servers:
         raise InvalidInput(f"the shard of servers {shard.servers} loaded {list(numbers)}")
-    return found
+    return servers
 
 
 @dataclass(frozen=True)
@@ -346,8 +346,8 @@ def _gather(
 
 
 def _named(shard: Shard) -> str:
-    shown = ", ".join(str(server + 1) for server in shard.servers[:5])
+    numbers = ", ".join(str(server + 1) for server in shard.servers[:5])
     return (
         f"server{'s' if len(shard.servers) > 1 else ''} "
-        f"{shown}{', ...' if len(shard.servers) > 5 else ''}"
+        f"{numbers}{', ...' if len(shard.servers) > 5 else ''}"
     )

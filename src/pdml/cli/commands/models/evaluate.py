@@ -51,12 +51,12 @@ def evaluate(
     Example, on records that somebody must not see:
       pdml evaluate model.json held-back.csv --private-evaluation --epsilon 0.5
     """
-    given = options.given(locals(), _GATED)
+    noise_options = options.pick_options(locals(), _GATED)
     if not private_evaluation:
-        options.leave_out(given, " without --private-evaluation: nothing is released")
+        options.refuse_options(noise_options, " without --private-evaluation: nothing is released")
     from pdml.model.evaluation import Evaluation
     from pdml.model.model import load_model
-    from pdml.model.private_evaluation import charged
+    from pdml.model.private_evaluation import privacy_charge
     from pdml.pages.evaluation_page import evaluation_page
     from pdml.pages.evaluation_text import Assessment
     from pdml.pages.training_page import write
@@ -64,31 +64,33 @@ def evaluate(
 
     if page is not None:
         outputs.check([page], force=force)
-    trained, same = load_model(model), bool(given.pop("same_people", False))
-    found: Any
+    trained, same = load_model(model), bool(noise_options.pop("same_people", False))
+    evaluation: Any
     if private_evaluation:
-        found = evaluate_privately(trained, data, label, **given)
-        privacy = charged(trained, found, same_people=same, delta=given.get("delta", 1e-6))
+        evaluation = evaluate_privately(trained, data, label, **noise_options)
+        privacy = privacy_charge(
+            trained, evaluation, same_people=same, delta=noise_options.get("delta", 1e-6)
+        )
     else:
-        found, privacy = evaluate_table(trained, data, label), None
+        evaluation, privacy = evaluate_table(trained, data, label), None
     if page is not None:
-        made = evaluation_page(trained, found, source=data.name, privacy=privacy)
-        outputs.commit({page: partial(write, page=made)})
-    told = {"label": label or trained.label, **found.to_dict()}
-    told |= {"inside_only": True} if isinstance(found, Evaluation) else {"privacy": privacy}
-    told |= {} if page is None else {"file": str(page)}
+        report = evaluation_page(trained, evaluation, source=data.name, privacy=privacy)
+        outputs.commit({page: partial(write, page=report)})
+    summary = {"label": label or trained.label, **evaluation.to_dict()}
+    summary |= {"inside_only": True} if isinstance(evaluation, Evaluation) else {"privacy": privacy}
+    summary |= {} if page is None else {"file": str(page)}
 
     def show() -> None:
         from pdml.cli.render import evaluation_tables
-        from pdml.model.model import lines_of
+        from pdml.model.model import read_ledger_rows
 
-        evaluation_tables.show(Assessment(evaluation=found))
+        evaluation_tables.show(Assessment(evaluation=evaluation))
         if privacy is None:
-            console.say("", RELEASE)
+            console.print_text("", RELEASE)
         else:
-            console.show_privacy(lines_of(privacy), f"Counted: {privacy['counted']}.")
-            console.say("", "Each evaluation of the same records releases once more.")
+            console.print_privacy(read_ledger_rows(privacy), f"Counted: {privacy['counted']}.")
+            console.print_text("", "Each evaluation of the same records releases once more.")
         if page is not None:
-            console.list_files({"page": page})
+            console.print_files({"page": page})
 
-    console.tell(as_json, told, show)
+    console.print_result(as_json, summary, show)

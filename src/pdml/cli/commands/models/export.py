@@ -43,7 +43,7 @@ def export(
 
     if out.suffix != ".html":
         unfit = {"study": study, "language": language}
-        options.leave_out({k: v for k, v in unfit.items() if v}, ": it is for an .html file")
+        options.refuse_options({k: v for k, v in unfit.items() if v}, ": it is for an .html file")
     outputs.check([out], force=force)
     words = None if study is None else Study.load(study)
     page = partial(prediction_page, study=words, language=language)
@@ -52,4 +52,4 @@ def export(
     if as_json:
         console.print_json({"file": str(out), "bytes": out.stat().st_size})
     else:
-        console.say(f"{out.stat().st_size:,} bytes  {out}", whole=True)
+        console.print_text(f"{out.stat().st_size:,} bytes  {out}", whole=True)

@@ -45,9 +45,9 @@ def predict(
         write_predictions(out, columns)
         outputs.written.append(out)
     if as_json:
-        told = {"label": trained.label, "classes": list(trained.classes), "records": records}
-        console.print_json(told | ({"columns": plain} if out is None else {"file": str(out)}))
+        summary = {"label": trained.label, "classes": list(trained.classes), "records": records}
+        console.print_json(summary | ({"columns": plain} if out is None else {"file": str(out)}))
     elif out is None:
         write_csv(sys.stdout, plain)
     else:
-        console.say(f"{records:,} predictions  {out}", whole=True)
+        console.print_text(f"{records:,} predictions  {out}", whole=True)

@@ -12,7 +12,7 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.planning.explain.privacy_forecast import Prospect
+    from pdml.planning.explain.privacy_forecast import PrivacyForecast
 
 _EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
 _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
@@ -81,11 +81,14 @@ def privacy(
     Example, after it:
       pdml privacy model.json
     """
-    said = locals()
-    sizes, limits = options.given(said, _SIZES), options.given(said, _BUDGET)
-    settings = options.given(said, [*options.SETTINGS, *_OF_SUMS])
+    arguments = locals()
+    sizes, limits = (
+        options.pick_options(arguments, _SIZES),
+        options.pick_options(arguments, _BUDGET),
+    )
+    settings = options.pick_options(arguments, [*options.SETTINGS, *_OF_SUMS])
     if model is not None:
-        options.leave_out(
+        options.refuse_options(
             sizes | settings | limits, " with a model, which says itself what was spent"
         )
         _stored(model, as_json)
@@ -101,40 +104,45 @@ def privacy(
     from dataclasses import replace
 
     from pdml.accounting import Budget
-    from pdml.planning.explain.privacy_forecast import Prospect
+    from pdml.planning.explain.privacy_forecast import PrivacyForecast
     from pdml.planning.training_plan import TrainingPlan
 
-    planned = Prospect(plan=TrainingPlan(**settings), **sizes)
+    planned = PrivacyForecast(plan=TrainingPlan(**settings), **sizes)
     if limits:
         chance = {"features_delta": planned.delta, "labels_delta": planned.delta}
         planned = replace(planned, budget=Budget(**chance | limits, colluding=colluding))
-    console.tell(as_json, planned.to_dict(), lambda: _planned(planned))
+    console.print_result(as_json, planned.to_dict(), lambda: _planned(planned))
 
 
 def _stored(path: Path, as_json: bool) -> None:
     from pdml.model.model import load_model
 
     model = load_model(path)
-    lines, told = model.overview(), {"source": "not said", "counted": "not said"} | model.privacy
+    lines, privacy_facts = (
+        model.overview(),
+        {"source": "not said", "counted": "not said"} | model.privacy,
+    )
 
     def show() -> None:
-        console.show_privacy(lines)
-        console.show_reasons(lines)
-        console.say("", f"Noise: {told['source']}.", f"Counted: {told['counted']}.")
+        console.print_privacy(lines)
+        console.print_reasons(lines)
+        console.print_text(
+            "", f"Noise: {privacy_facts['source']}.", f"Counted: {privacy_facts['counted']}."
+        )
 
-    console.tell(as_json, {"model": str(path)} | model.privacy, show)
+    console.print_result(as_json, {"model": str(path)} | model.privacy, show)
 
 
-def _planned(planned: "Prospect") -> None:
+def _planned(planned: "PrivacyForecast") -> None:
     plan, lines = planned.plan, planned.ledger.overview(planned.plan.colluding)
     sums = plan.method == "sums"
-    console.show_privacy(
+    console.print_privacy(
         lines, "After one exchange." if sums else f"After all {plan.rounds} rounds."
     )
-    console.show_reasons(lines)
+    console.print_reasons(lines)
     if not sums:
         _by_round(planned)
-    console.say(
+    console.print_text(
         "",
         *_budgeted(planned),
         "For the server with the fewest records and links, and the person protected least; "
@@ -142,7 +150,7 @@ def _planned(planned: "Prospect") -> None:
     )
 
 
-def _by_round(planned: "Prospect") -> None:
+def _by_round(planned: "PrivacyForecast") -> None:
     from pdml.formatting import numbers
 
     rounds, safe = planned.plan.rounds, planned.last_safe_round
@@ -151,10 +159,10 @@ def _by_round(planned: "Prospect") -> None:
         (str(t), *map(numbers.epsilon, planned.spent[t - 1])) for t in _milestones(rounds, safe)
     ]
     table = console.Grid(columns, rows, words=0)
-    console.show("What is spent against all other servers together, round by round?", table)
+    console.print_table("What is spent against all other servers together, round by round?", table)
 
 
-def _budgeted(planned: "Prospect") -> list[str]:
+def _budgeted(planned: "PrivacyForecast") -> list[str]:
     from pdml.accounting.budget import MOST_ROUNDS
 
     budget, rounds, safe = planned.budget, planned.plan.rounds, planned.last_safe_round

@@ -35,7 +35,7 @@ Database = Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_Q
 Keys = Annotated[Path | None, option(_KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_QUIET)]
 
 
-def _opened(study: Path, server: str, db: str, keys: Path | None) -> "Collection":
+def _open_collection(study: Path, server: str, db: str, keys: Path | None) -> "Collection":
     from pdml.collector.collection import Collection
     from pdml.study import Study
 
@@ -83,7 +83,7 @@ def serve(
     Example:
       pdml collect serve study.toml --server alice --open --test
     """
-    from pdml.cli import Signalled
+    from pdml.cli import StopSignal
     from pdml.collector.http.connection import Limits
     from pdml.collector.http.serving import Settings, serve_study
     from pdml.device.page import render
@@ -95,12 +95,12 @@ def serve(
     contract = Study.load(study)
     page = render(contract)
 
-    def told(ready: "Ready") -> None:
+    def announce(ready: "Ready") -> None:
         for sentence in weaknesses(contract.epsilon_micro):
             typer.echo(f"warning: {sentence}", err=True)
         values = {"url": ready.url, "server": ready.server, "study": contract.hash}
         values |= {"page": page.sha256, "database": ready.database}
-        console.answer(
+        console.print_answer(
             as_json,
             values | {"operator_token": str(ready.operator_token)},
             f"Collecting for {contract.title!r} at {ready.url} as {ready.server}, into "
@@ -129,7 +129,7 @@ def serve(
         test=test,
         limits=limits,
     )
-    with suppress(Signalled):  # asked to: everything acknowledged is stored
+    with suppress(StopSignal):  # asked to: everything acknowledged is stored
         serve_study(
             contract,
             server,
@@ -139,7 +139,7 @@ def serve(
             database=db,
             keys=keys,
             settings=settings,
-            on_ready=told,
+            on_ready=announce,
         )
 
 
@@ -173,7 +173,7 @@ def invite(
     with Collection(contract, server, database=db, keys=keys, create=True) as collection:
         # hidden until the database knows them: nobody gets a link that leads nowhere
         outputs.commit({out: partial(collection.invite, count)})
-    console.answer(
+    console.print_answer(
         as_json,
         {"server": collection.server, "invitations": count, "file": str(out)},
         f"{count:,} invitations to {collection.url} are in {out}: each works once.",
@@ -194,38 +194,39 @@ def status(
     Example:
       pdml collect status study.toml --server alice
     """
-    with _opened(study, server, db, keys) as collection:
-        found = collection.status()
-    console.tell(as_json, found.to_dict(), lambda: _show(found))
+    with _open_collection(study, server, db, keys) as collection:
+        snapshot = collection.status()
+    console.print_result(as_json, snapshot.to_dict(), lambda: _show(snapshot))
 
 
-def _show(found: "Status") -> None:
-    totals, by = found.totals, {"epsilon": found.by_epsilon}
-    for heading, counts in (by | {"reported answer": found.by_reported_class}).items():
+def _show(status: "Status") -> None:
+    totals, by = status.totals, {"epsilon": status.by_epsilon}
+    for heading, counts in (by | {"reported answer": status.by_reported_class}).items():
         rows = [(name, f"{count:,}") for name, count in counts.items()]
-        console.show(f"Reports by {heading}", console.Grid((heading, "reports"), rows))
-    console.say(
+        console.print_table(f"Reports by {heading}", console.Grid((heading, "reports"), rows))
+    console.print_text(
         "",
-        f"The collection of {found.server} is {totals.state}: {totals.reports:,} reports, of "
-        f"{found.study.min_records:,} that training needs.",
+        f"The collection of {status.server} is {totals.state}: {totals.reports:,} reports, of "
+        f"{status.study.min_records:,} that training needs.",
         f"Withdrawn: {totals.withdrawn:,}. Invitations used: {totals.invitations_used:,} "
         f"of {totals.invitations:,}.",
         f"Refused because their id was taken: {totals.conflicts:,}.",
     )
-    _show_retention(found)
-    if found.erased_at:
-        console.say(f"All reports were erased in the hour {found.erased_at}.")
-    if found.frozen_at:
+    _show_retention(status)
+    if status.erased_at:
+        console.print_text(f"All reports were erased in the hour {status.erased_at}.")
+    if status.frozen_at:
         exported = f", exported with digest {totals.digest}" if totals.digest else ""
-        console.say(f"Frozen at {found.frozen_at}{exported}.")
+        console.print_text(f"Frozen at {status.frozen_at}{exported}.")
 
 
-def _show_retention(found: "Status") -> None:
-    if found.clock_jump is not None:
-        console.say(f"Warning: {found.clock_jump}.")
-    elif found.retention:
-        console.say(
-            f"Reports are kept until {found.retention}, and erased by the first command or running "
+def _show_retention(status: "Status") -> None:
+    if status.clock_jump is not None:
+        console.print_text(f"Warning: {status.clock_jump}.")
+    elif status.retention:
+        console.print_text(
+            f"Reports are kept until {status.retention}, and erased by the first command or "
+            "running "
             "service after it."
         )
 
@@ -249,11 +250,11 @@ def delete(
       pdml collect delete study.toml --server alice \\
           --report 0123456789abcdef0123456789abcdef
     """
-    with _opened(study, server, db, keys) as collection:
+    with _open_collection(study, server, db, keys) as collection:
         new = collection.withdraw(report)
-    told = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
+    summary = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
     done = "is withdrawn" if new else "was withdrawn before"
-    console.answer(as_json, told, f"Report {report} {done}.")
+    console.print_answer(as_json, summary, f"Report {report} {done}.")
 
 
 @collect.command()
@@ -279,20 +280,20 @@ def purge(
     Example:
       pdml collect purge study.toml --server alice
     """
-    with _opened(study, server, db, keys) as collection:
+    with _open_collection(study, server, db, keys) as collection:
         collection.purge(early=early, due=due)
-        found = collection.status()
-    if found.clock_jump is not None and not found.erased_at:
-        typer.echo(f"warning: {found.clock_jump}", err=True)
-    told = {"server": found.server, "state": found.totals.state, "erased_at": found.erased_at}
-    exported = f" Delete the data set with digest {found.totals.digest}, too."
-    done = f"All reports of {found.server} were erased in the hour {found.erased_at}."
-    kept = f"Nothing was erased: the reports of {found.server} are kept until"
-    kept += f" {found.retention}." if found.retention else " somebody erases them."
-    console.answer(
+        status = collection.status()
+    if status.clock_jump is not None and not status.erased_at:
+        typer.echo(f"warning: {status.clock_jump}", err=True)
+    summary = {"server": status.server, "state": status.totals.state, "erased_at": status.erased_at}
+    exported = f" Delete the data set with digest {status.totals.digest}, too."
+    done = f"All reports of {status.server} were erased in the hour {status.erased_at}."
+    kept = f"Nothing was erased: the reports of {status.server} are kept until"
+    kept += f" {status.retention}." if status.retention else " somebody erases them."
+    console.print_answer(
         as_json,
-        told | {"digest": found.totals.digest or None},
-        done + (exported if found.totals.digest else "") if found.erased_at else kept,
+        summary | {"digest": status.totals.digest or None},
+        done + (exported if status.totals.digest else "") if status.erased_at else kept,
     )
 
 
@@ -318,26 +319,32 @@ def clock(
       pdml collect clock study.toml --server alice
       pdml collect clock study.toml --server alice --confirm
     """
-    with _opened(study, server, db, keys) as collection:
+    with _open_collection(study, server, db, keys) as collection:
         if confirm:
             collection.confirm_clock()
-        found = collection.status()
-    values = {name: found.to_dict()[name] for name in ("server", "state", "reports", "retention")}
-    values |= {"now": found.now, "latest_hour": found.latest_hour or None}
-    jump = None if found.clock_jump is None else str(found.clock_jump)
-    console.tell(as_json, values | {"clock_jump": jump}, lambda: _show_clock(found, confirm))
+        status = collection.status()
+    values = {name: status.to_dict()[name] for name in ("server", "state", "reports", "retention")}
+    values |= {"now": status.now, "latest_hour": status.latest_hour or None}
+    jump = None if status.clock_jump is None else str(status.clock_jump)
+    console.print_result(
+        as_json, values | {"clock_jump": jump}, lambda: _show_clock(status, confirm)
+    )
 
 
-def _show_clock(found: "Status", confirm: bool) -> None:
-    console.say(f"The clock says {found.now}" + (", which is confirmed." if confirm else "."))
-    if found.latest_hour:
-        console.say(f"The latest hour of use that {found.server} has noted is {found.latest_hour}.")
-    if found.erased_at:
-        console.say(f"All reports were erased in the hour {found.erased_at}.")
-    elif found.retention:
-        _show_retention(found)
+def _show_clock(status: "Status", confirm: bool) -> None:
+    console.print_text(
+        f"The clock says {status.now}" + (", which is confirmed." if confirm else ".")
+    )
+    if status.latest_hour:
+        console.print_text(
+            f"The latest hour of use that {status.server} has noted is {status.latest_hour}."
+        )
+    if status.erased_at:
+        console.print_text(f"All reports were erased in the hour {status.erased_at}.")
+    elif status.retention:
+        _show_retention(status)
     else:
-        console.say("The study has no retention: no date erases anything.")
+        console.print_text("The study has no retention: no date erases anything.")
 
 
 @collect.command()
@@ -355,13 +362,13 @@ def close(
     Example:
       pdml collect close study.toml --server alice
     """
-    with _opened(study, server, db, keys) as collection:
+    with _open_collection(study, server, db, keys) as collection:
         collection.set_open(reopen)
         times = _outside_times(collection.study, collection.now) if reopen else ""
     state = "open" if reopen else "closed"
-    told = {"server": collection.server, "state": state, "outside_study_times": times}
-    said = f"The collection of {collection.server} is {state}."
-    console.answer(as_json, told, said, *([times] if times else []))
+    summary = {"server": collection.server, "state": state, "outside_study_times": times}
+    sentence = f"The collection of {collection.server} is {state}."
+    console.print_answer(as_json, summary, sentence, *([times] if times else []))
 
 
 def _outside_times(study: "Study", now: datetime) -> str:
@@ -398,13 +405,13 @@ def export(
       pdml collect export study.toml --server alice --out alice-data
     """
     with (
-        _opened(study, server, db, keys) as collection,
+        _open_collection(study, server, db, keys) as collection,
         console.working(f"Exporting the reports of {collection.server}"),
     ):
         manifest = collection.export(out, force_small=force_small)
-    told = {"server": collection.server, "folder": str(out)}
-    console.answer(
+    summary = {"server": collection.server, "folder": str(out)}
+    console.print_answer(
         as_json,
-        told | {"records": manifest.records, "digest": manifest.digest},
+        summary | {"records": manifest.records, "digest": manifest.digest},
         f"{manifest.records:,} reports are frozen in {out}, with digest {manifest.digest}.",
     )

@@ -14,9 +14,9 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput, NotDelivered
 
 if TYPE_CHECKING:
-    from pdml.cli.commands.people.contribute_answers import Said
+    from pdml.cli.commands.people.contribute_answers import PresetAnswers
     from pdml.device.client import Contribution, Preview
-    from pdml.device.table_participants import Played
+    from pdml.device.table_participants import CrowdResult
     from pdml.study.translations import Texts
 
 _TABLE = "A table of people, each played as a device of its own."
@@ -24,7 +24,7 @@ _TRUTH = "The true answer. Better left out: it is asked, and no shell remembers 
 _MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
 _AGREE = "You have read the study's notice, and agree to what it asks."
 _LANGUAGE = "The study's texts in this language, if it has it.  [default: its own]"
-_OF_ONE = (
+_PERSON_OPTIONS = (
     "answers",
     "answer",
     "epsilon_of",
@@ -35,7 +35,7 @@ _OF_ONE = (
     "language",
     "receipt",
 )
-_OF_MANY = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
+_TABLE_OPTIONS = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
 _CA = "Trust this authority's certificates (PEM) instead of the system's."
 
 
@@ -56,8 +56,8 @@ class ByWord(TyperGroup):
         if not args or args[0] in ("--help", "-h"):
             return super().make_context(info_name, args[:1], parent, **extra)
         name, rest = (WITHDRAW, args[1:]) if args[0] == WITHDRAW else (STUDY, args)
-        told = f"{info_name} {WITHDRAW}" if name == WITHDRAW else info_name
-        return self.commands[name].make_context(told, rest, parent, **extra)
+        command_path = f"{info_name} {WITHDRAW}" if name == WITHDRAW else info_name
+        return self.commands[name].make_context(command_path, rest, parent, **extra)
 
 
 contribute = typer.Typer(
@@ -135,35 +135,39 @@ def answer_study(
       pdml contribute study.toml --server http://127.0.0.1:8000 \\
           --csv people.csv --label-column diagnosis
     """
-    said = locals()
+    arguments = locals()
     from pdml.cli.commands.people import contribute_answers
     from pdml.device.client import Contribution
     from pdml.device.delivery import Delivery, address_of
     from pdml.device.memo import Memory, default_folder
-    from pdml.device.table_participants import play_crowd
+    from pdml.device.table_participants import submit_table
     from pdml.study import Study
 
     contract = Study.load(study)
     address = address_of(contract, server)
-    unfit = {name: said[name] for name in (_OF_MANY if csv is None else _OF_ONE) if said[name]}
+    unfit = {
+        name: arguments[name]
+        for name in (_TABLE_OPTIONS if csv is None else _PERSON_OPTIONS)
+        if arguments[name]
+    }
     if csv is not None:
-        options.leave_out(unfit, " beside --csv: the table holds everybody's answers")
+        options.refuse_options(unfit, " beside --csv: the table holds everybody's answers")
         with console.progress("Randomising and sending", unit="report") as progress:
-            many = {name: said[name] for name in _OF_MANY}
-            played = play_crowd(
+            many = {name: arguments[name] for name in _TABLE_OPTIONS}
+            played = submit_table(
                 contract, address, csv, **many, epsilon=epsilon, ca=ca, progress=progress
             )
-        console.tell(as_json, played.to_dict(), lambda: _played(played))
+        console.print_result(as_json, played.to_dict(), lambda: _played(played))
         played.check()
         return
     if unfit:
-        name = options.spelt(next(iter(unfit)))
+        name = options.format_option(next(iter(unfit)))
         raise InvalidInput(f"{name} needs --csv: it is about a table of people")
     if as_json and not yes:
         raise InvalidInput("--json needs --yes: there is nobody to ask")
     if receipt is not None:
         outputs.check([receipt], force=False)
-    given = contribute_answers.said_by(
+    preset = contribute_answers.read_preset(
         contract,
         answers,
         answer or [],
@@ -176,9 +180,9 @@ def answer_study(
     )
     with Delivery(address, ca=ca) as service:
         kept = Memory(memory or default_folder())
-        names = {"record": record, "token": given.token}
-        one = Contribution(study=contract, service=service, memory=kept, **names)
-        _one(one, given, receipt, yes=yes, as_json=as_json)
+        names = {"record": record, "token": preset.token}
+        contribution = Contribution(study=contract, service=service, memory=kept, **names)
+        _send_report(contribution, preset, receipt, yes=yes, as_json=as_json)
 
 
 @contribute.command(WITHDRAW)
@@ -217,7 +221,7 @@ def withdraw(
     who = {"token": token, "record": record}
     done = take_back(Study.load(study), server, receipt=receipt, **who, memory=memory, ca=ca)
     erased = "had erased" if done.before else "has erased"
-    console.answer(
+    console.print_answer(
         as_json,
         msgspec.to_builtins(done),
         f"{done.server} {erased} everything of report {done.id} but its number"
@@ -225,38 +229,45 @@ def withdraw(
     )
 
 
-def _played(played: "Played") -> None:
+def _played(played: "CrowdResult") -> None:
     tally = played.tally
     before = f" ({tally.stored_before:,} had receipts already)" if tally.stored_before else ""
     stored = tally.stored + tally.stored_before
-    console.say(f"{stored:,} of {played.rows:,} reports are stored{before}.", whole=True)
-    console.say(*(f"  {code}: {count:,}" for code, count in tally.by_code().items()))
+    console.print_text(f"{stored:,} of {played.rows:,} reports are stored{before}.", whole=True)
+    console.print_text(*(f"  {code}: {count:,}" for code, count in tally.by_code().items()))
     files = played.files
-    console.list_files({("not stored" if k == "failures" else k): files[k] for k in files})
+    console.print_files({("not stored" if k == "failures" else k): files[k] for k in files})
 
 
-def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_json: bool) -> None:
+def _send_report(
+    contribution: "Contribution",
+    preset: "PresetAnswers",
+    file: Path | None,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
     import json
 
     import msgspec
 
     from pdml.device.receipt import save
 
-    seen = _prepared(one, said, as_json=as_json)
+    preview = _prepare_report(contribution, preset, as_json=as_json)
     if not as_json:
-        _show(one, seen, said.texts)
+        _show(contribution, preview, preset.texts)
         if not yes and not console.confirm("Send this?"):
             raise NotDelivered("Nothing was sent. Chance does not decide again.")
     with console.working("Sending"):
-        receipt = one.send(seen)
-    kept = one.receipt()
+        receipt = contribution.send(preview)
+    kept = contribution.receipt()
     if file is not None:
         save(file, kept)
     named = [kept.organiser, kept.address, kept.contact] if kept.organiser else []
     code = "whoever has this code can withdraw the report, until the study's data are complete"
-    console.answer(
+    console.print_answer(
         as_json,
-        {"report": json.loads(seen.bytes), "receipt": msgspec.to_builtins(receipt)},
+        {"report": json.loads(preview.bytes), "receipt": msgspec.to_builtins(receipt)},
         f"Stored by {receipt.server}, in the hour {receipt.hour}.",
         f"Receipt: report {receipt.id}, sha256 {receipt.digest}",
         *([f"Organiser: {', '.join(named)}"] if named else []),
@@ -264,7 +275,9 @@ def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_
     )
 
 
-def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
+def _prepare_report(
+    contribution: "Contribution", preset: "PresetAnswers", *, as_json: bool
+) -> "Preview":
     """What has left before, as it is; else a new report, if the service would take one."""
     from pdml.cli.commands.people import contribute_answers as asking
 
@@ -272,47 +285,53 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
         if not as_json:
             typer.echo(sentence, err=True)
 
-    study, known = one.study, one.memo
-    if known is not None and known.sent:
+    study, memo = contribution.study, contribution.memo
+    if memo is not None and memo.sent:
         tell("A report of this record has left before. The same one is sent again.")
-        return one.prepare({})
-    one.require_admission()
-    agreed = asking.agreed(study, said)
+        return contribution.prepare({})
+    contribution.require_admission()
+    agreed = asking.ask_consent(study, preset)
     if study.consent is not None and not agreed:
         raise NotDelivered("Nothing was asked, and nothing was sent.")
-    epsilons = said.epsilons if known is not None else asking.epsilons_of(study, said)
-    answers = asking.complete(study, said, settled=known is not None)
-    if known is not None:
-        drawn = said.texts.classes[known.label]
-        settled = f"epsilon {known.epsilon / 1e6:g}, and {drawn!r} is reported"
-        tell(f"Chance has decided for this record before: {settled}.")
+    epsilons = preset.epsilons if memo is not None else asking.ask_epsilons(study, preset)
+    answers = asking.complete_answers(study, preset, skip_sensitive=memo is not None)
+    if memo is not None:
+        class_name = preset.texts.classes[memo.label]
+        decision = f"epsilon {memo.epsilon / 1e6:g}, and {class_name!r} is reported"
+        tell(f"Chance has decided for this record before: {decision}.")
         tell("The secret question is not asked again.")
-        return one.prepare(answers, agreed=agreed)
-    micro_epsilon = asking.epsilon_of(study, said)
-    true = asking.label_of(said)
-    return one.prepare(answers, true, micro_epsilon, epsilons=epsilons, agreed=agreed)
+        return contribution.prepare(answers, agreed=agreed)
+    micro_epsilon = asking.ask_epsilon(study, preset)
+    true = asking.ask_label(preset)
+    return contribution.prepare(answers, true, micro_epsilon, epsilons=epsilons, agreed=agreed)
 
 
-def _show(one: "Contribution", seen: "Preview", texts: "Texts") -> None:
+def _show(contribution: "Contribution", preview: "Preview", texts: "Texts") -> None:
     from pdml.study import readable, study_summary
 
-    study = one.study
-    kept = study_summary.share(study_summary.kept(seen.report.epsilon, len(study.classes)))
-    made = "; ".join(map(readable.of_map, study.encoder.maps))
-    told = {name: readable.answer(value) for name, value in seen.answers.items()}
-    for name, epsilon in seen.drawn.items():
-        told[name] += f"  (after chance, epsilon {epsilon:g})"
+    study = contribution.study
+    kept = study_summary.share(
+        study_summary.keep_probability(preview.report.epsilon, len(study.classes))
+    )
+    maps = "; ".join(map(readable.of_map, study.encoder.maps))
+    answers = {name: readable.answer(value) for name, value in preview.answers.items()}
+    for name, epsilon in preview.answer_epsilons.items():
+        answers[name] += f"  (after chance, epsilon {epsilon:g})"
     facts = {
-        **told,
-        **({"made of these": made} if made else {}),
-        texts.question: f"{texts.classes[seen.report.label]}  (after chance, which lets a true "
+        **answers,
+        **({"made of these": maps} if maps else {}),
+        texts.question: f"{texts.classes[preview.report.label]}  (after chance, which lets a true "
         f"answer stand with {kept})",
-        "epsilon": f"{seen.epsilon:g}",
-        "report number": seen.report.id,
-        **({"consent": f"version {seen.report.consent_version}"} if seen.report.consent else {}),
+        "epsilon": f"{preview.epsilon:g}",
+        "report number": preview.report.id,
+        **(
+            {"consent": f"version {preview.report.consent_version}"}
+            if preview.report.consent
+            else {}
+        ),
     }
     width = max(map(len, facts))
-    typer.echo(f"\nThe report to {one.service.url}, read back from its bytes:\n")
+    typer.echo(f"\nThe report to {contribution.service.url}, read back from its bytes:\n")
     for name, value in facts.items():
         typer.echo(f"  {name:<{width}}  {value}")
-    typer.echo(f"\nThe exact bytes:\n{seen.bytes.decode('ascii')}\n")
+    typer.echo(f"\nThe exact bytes:\n{preview.bytes.decode('ascii')}\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pdml.cli.commands.people.study_dialogue import somebody
+from pdml.cli.commands.people.study_dialogue import require_reply
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _THEN = "chance then decides what is reported, once; nothing remembers what you 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class PresetAnswers:
     """What the options say; None and missing answers are asked for."""
 
     answers: "Mapping[str, float | str | None]"
@@ -35,7 +35,7 @@ class Said:
     texts: "Texts"  # the study's, in the language that this person reads
 
 
-def said_by(
+def read_preset(
     study: "Study",
     file: Path | None,
     pairs: list[str],
@@ -46,13 +46,13 @@ def said_by(
     privacies: list[str],
     agreed: bool,
     language: str = "",
-) -> Said:
+) -> PresetAnswers:
     """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.device import answers
 
     texts = study.texts(language)
-    found: dict[str, Any] = {} if file is None else answers.read(file)
-    found |= _pairs("--answer", pairs)  # each stands above the file
+    entries: dict[str, Any] = {} if file is None else answers.read(file)
+    entries |= _pairs("--answer", pairs)  # each stands above the file
     chosen = {}
     for name, value in _pairs("--epsilon-of", privacies).items():
         try:
@@ -60,8 +60,8 @@ def said_by(
         except ValueError:
             must = "--epsilon-of must give a number, such as income=1"
             raise InvalidInput(f"{must}, got {value!r}") from None
-    return Said(
-        answers=answers.checked(study, found),
+    return PresetAnswers(
+        answers=answers.check_answers(study, entries),
         micro_epsilon=None if epsilon is None else answers.on_menu(study, epsilon),
         label=answers.class_index(study, label) if label else None,
         token=answers.invitation(token),
@@ -73,47 +73,56 @@ def said_by(
 
 
 def _pairs(option: str, pairs: list[str]) -> dict[str, str]:
-    found = {}
+    values = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidInput(f"{option} must look like name=value, got {pair!r}")
-        found[name.strip()] = value.strip()
-    return found
+        values[name.strip()] = value.strip()
+    return values
 
 
-def agreed(study: "Study", said: Said) -> bool:
+def ask_consent(study: "Study", preset: PresetAnswers) -> bool:
     """Whether the person agrees to the study's consent: told who asks and for what, then asked."""
-    if study.consent is None or said.agreed:
-        return said.agreed
+    if study.consent is None or preset.agreed:
+        return preset.agreed
     from pdml.study.participant_notice import in_words
 
-    for name, value in in_words(study, said.texts).items():
+    for name, value in in_words(study, preset.texts).items():
         typer.echo(f"{name}: {value}", err=True)
-    with somebody("Do you agree?"):
+    with require_reply("Do you agree?"):
         return typer.confirm("Do you agree?", err=True)
 
 
-def complete(study: "Study", said: Said, *, settled: bool) -> "dict[str, float | str | None]":
-    """All answers: those that are there, and the others asked for; ``settled``: but for sensitive
-    ones, for which chance has decided.
+def complete_answers(
+    study: "Study", preset: PresetAnswers, *, skip_sensitive: bool
+) -> "dict[str, float | str | None]":
+    """All answers: those that are there, and the others asked for; ``skip_sensitive``: but for
+    sensitive ones, for which chance has decided.
     """
-    wanted = study.encoder.clear if settled else study.attributes
-    both = zip(study.attributes, said.texts.attributes, strict=True)
-    asked = ((one, put) for one, put in both if one.name not in said.answers and one in wanted)
-    return {**said.answers, **{one.name: _ask(study, one, put) for one, put in asked}}
+    wanted = study.encoder.clear if skip_sensitive else study.attributes
+    both = zip(study.attributes, preset.texts.attributes, strict=True)
+    unanswered = (
+        (attribute, put)
+        for attribute, put in both
+        if attribute.name not in preset.answers and attribute in wanted
+    )
+    return {
+        **preset.answers,
+        **{attribute.name: _ask(study, attribute, put) for attribute, put in unanswered},
+    }
 
 
 def _ask(study: "Study", attribute: "Attribute", put: "Question") -> float | str | None:
-    from pdml.device.answers import checked
+    from pdml.device.answers import check_answers
     from pdml.encoding.attributes import NO_ANSWER
     from pdml.encoding.encoder import Number
 
     secret = attribute.epsilon is not None
     words = f"{put.label} ({_THEN})" if secret else put.label
     if not isinstance(attribute, Number):
-        shown = (*put.levels, NO_ANSWER) if attribute.missing else put.levels
-        return (*attribute.levels, None)[_choose(words, shown, hidden=secret)]
+        choices = (*put.levels, NO_ANSWER) if attribute.missing else put.levels
+        return (*attribute.levels, None)[_choose(words, choices, hidden=secret)]
     domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     domain += f"; empty: {NO_ANSWER}" if attribute.missing else ""
     silence = "" if attribute.missing else None
@@ -123,7 +132,7 @@ def _ask(study: "Study", attribute: "Attribute", put: "Question") -> float | str
     prompt = f"{put.label} ({domain}{'; not shown' if hide else ''})"
 
     def typed(words: str) -> str:
-        with somebody(put.label):
+        with require_reply(put.label):
             return str(typer.prompt(words, silence, show_default=False, err=True, hide_input=hide))
 
     while True:
@@ -132,7 +141,7 @@ def _ask(study: "Study", attribute: "Attribute", put: "Question") -> float | str
             typer.echo("Please answer again: the same both times.", err=True)
             continue
         try:
-            return checked(study, {attribute.name: text})[attribute.name]
+            return check_answers(study, {attribute.name: text})[attribute.name]
         except DataError as error:
             typer.echo(f"Please answer again: {error}.", err=True)
 
@@ -152,30 +161,34 @@ def _choose(words: str, levels: "tuple[str, ...]", *, hidden: bool = False) -> i
 
 
 def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
-    with somebody(prompt):
-        said = str(typer.prompt(prompt, err=True, hide_input=hide)).strip()
-    if said in levels:
-        return levels.index(said)
-    number = int(said) if said.isascii() and said.isdigit() else 0
+    with require_reply(prompt):
+        reply = str(typer.prompt(prompt, err=True, hide_input=hide)).strip()
+    if reply in levels:
+        return levels.index(reply)
+    number = int(reply) if reply.isascii() and reply.isdigit() else 0
     return number - 1 if 1 <= number <= len(levels) else None
 
 
-def epsilon_of(study: "Study", said: Said) -> int:
+def ask_epsilon(study: "Study", preset: PresetAnswers) -> int:
     """In millionths. Asked before the label: the service sees the choice."""
-    if said.micro_epsilon is not None:
-        return said.micro_epsilon
-    return _choose_epsilon("How private?", study.epsilon_micro, said.texts.classes)
+    if preset.micro_epsilon is not None:
+        return preset.micro_epsilon
+    return _choose_epsilon("How private?", study.epsilon_micro, preset.texts.classes)
 
 
-def epsilons_of(study: "Study", said: Said) -> "dict[str, int]":
+def ask_epsilons(study: "Study", preset: PresetAnswers) -> "dict[str, int]":
     """In millionths, of sensitive answers: asked wherever the answer itself is asked for."""
-    epsilons = dict(said.epsilons)
-    for one, put in zip(study.attributes, said.texts.attributes, strict=True):
-        if one.epsilon and one.name not in said.answers and one.name not in said.chosen:
-            menu = one.epsilon.millionths
-            silence = one.choices[len(put.levels) :]  # that of no answer, where there is one
-            choices = (*put.levels, *silence) if put.levels else one.choices
-            epsilons[one.name] = _choose_epsilon(f"{put.label}: how private?", menu, choices)
+    epsilons = dict(preset.epsilons)
+    for attribute, put in zip(study.attributes, preset.texts.attributes, strict=True):
+        if (
+            attribute.epsilon
+            and attribute.name not in preset.answers
+            and attribute.name not in preset.chosen
+        ):
+            menu = attribute.epsilon.millionths
+            silence = attribute.choices[len(put.levels) :]  # that of no answer, where there is one
+            choices = (*put.levels, *silence) if put.levels else attribute.choices
+            epsilons[attribute.name] = _choose_epsilon(f"{put.label}: how private?", menu, choices)
     return epsilons
 
 
@@ -187,11 +200,19 @@ def _choose_epsilon(question: str, menu: "tuple[int, ...]", choices: "tuple[str,
         "The service sees which one you choose: choose without regard to your answer.\n"
         "Somebody who leaned towards an answer before can become surer than is said here."
     )
-    return menu[_choose(words, tuple(f"{one / 1e6:g}: {meaning(one, choices)}" for one in menu))]
+    return menu[
+        _choose(
+            words,
+            tuple(
+                f"{micro_epsilon / 1e6:g}: {meaning(micro_epsilon, choices)}"
+                for micro_epsilon in menu
+            ),
+        )
+    ]
 
 
-def label_of(said: Said) -> int:
+def ask_label(preset: PresetAnswers) -> int:
     """The true class. After it chance decides, and it cannot be changed: nothing remembers it."""
-    if said.label is not None:
-        return said.label
-    return _choose(f"{said.texts.question} ({_THEN})", said.texts.classes, hidden=True)
+    if preset.label is not None:
+        return preset.label
+    return _choose(f"{preset.texts.question} ({_THEN})", preset.texts.classes, hidden=True)

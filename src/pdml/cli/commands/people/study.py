@@ -12,7 +12,7 @@ from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.study import Study
-    from pdml.study.schema.lint import Told
+    from pdml.study.schema.lint import LintMessage
 
 study = group("Write, check and read the contract of a study.")
 study.command()(new)
@@ -44,20 +44,20 @@ def check(
     """
     from pdml.study.schema.lint import examine
 
-    found = examine(file, test=test)
+    examination = examine(file, test=test)
     if as_json:
-        named = found.study.hash if found.study else None
-        told = {"file": str(file), "valid": not found.mistakes, "hash": named}
-        console.print_json(told | found.to_dict())
+        named = examination.study.hash if examination.study else None
+        summary = {"file": str(file), "valid": not examination.mistakes, "hash": named}
+        console.print_json(summary | examination.to_dict())
     else:
-        _list(file, found.mistakes, "")
-        _list(file, found.warnings, "warning: ")
-    if found.mistakes or found.study is None:
-        count = len(found.mistakes)
+        _list(file, examination.mistakes, "")
+        _list(file, examination.warnings, "warning: ")
+    if examination.mistakes or examination.study is None:
+        count = len(examination.mistakes)
         raise InvalidInput(f"{file} has {count} mistake{'s' if count > 1 else ''}")
     if not as_json:
-        typer.echo(f"{file} is a valid study: {_sizes(found.study)}")
-        typer.echo(f"hash {found.study.hash}")
+        typer.echo(f"{file} is a valid study: {_sizes(examination.study)}")
+        typer.echo(f"hash {examination.study.hash}")
 
 
 @study.command()
@@ -72,20 +72,20 @@ def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
     from pdml.study.schema.lint import examine
     from pdml.study.study_facts import facts as facts_of
 
-    found = examine(file)
-    if found.study is None:
-        raise StudyError(str(file), found.mistakes)
-    facts = {**facts_of(found.study), "page_sha256": _page(found.study)}
+    examination = examine(file)
+    if examination.study is None:
+        raise StudyError(str(file), examination.mistakes)
+    facts = {**facts_of(examination.study), "page_sha256": _page(examination.study)}
     if as_json:
-        console.print_json({**facts, "study": found.study.to_dict(), **found.to_dict()})
+        console.print_json({**facts, "study": examination.study.to_dict(), **examination.to_dict()})
         return
-    from pdml.cli.render.study_tables import tell
+    from pdml.cli.render.study_tables import print_study
 
-    tell(found.study, facts)
-    if found.mistakes or found.warnings:
-        console.say("", ("What must be mended first?", console.HEADING))
-    _list(file, found.mistakes, "")
-    _list(file, found.warnings, "warning: ")
+    print_study(examination.study, facts)
+    if examination.mistakes or examination.warnings:
+        console.print_text("", ("What must be mended first?", console.HEADING))
+    _list(file, examination.mistakes, "")
+    _list(file, examination.warnings, "warning: ")
 
 
 @study.command()
@@ -116,19 +116,21 @@ def add_server(
 
     if url and len(cards) > 1:
         raise InvalidInput("--url is one server's address: give its card alone")
-    found = [Card.load(path) for path in cards]
-    study = toml_edit.pin_in_file(file, [card.entry(url) for card in found], revision=revision)
-    told = {"study": study.id, "hash": study.hash, "replaces": study.replaces}
-    console.answer(
+    public_cards = [Card.load(path) for path in cards]
+    study = toml_edit.pin_in_file(
+        file, [card.entry(url) for card in public_cards], revision=revision
+    )
+    summary = {"study": study.id, "hash": study.hash, "replaces": study.replaces}
+    console.print_answer(
         as_json,
-        told | {"cards": {card.name: card.fingerprint for card in found}},
-        *(f"{card.name}: {card.fingerprint}" for card in found),
+        summary | {"cards": {card.name: card.fingerprint for card in public_cards}},
+        *(f"{card.name}: {card.fingerprint}" for card in public_cards),
         f"hash {study.hash}" + (f", replaces {study.replaces}" if study.replaces else ""),
     )
 
 
-def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
-    for line, text in told:
+def _list(file: Path, findings: "tuple[LintMessage, ...]", kind: str) -> None:
+    for line, text in findings:
         typer.echo(f"{file}:{line}: {kind}{text}" if line else f"{file}: {kind}{text}")
 
 
@@ -152,5 +154,5 @@ def _sizes(study: "Study") -> str:
 
     attributes = numbers.count(len(study.attributes), "attribute")
     features = numbers.count(study.encoder.n_features, "feature")
-    asked = f"{len(study.classes)} classes, {attributes} in {features} and a constant"
-    return f"{study.id}, {len(study.servers)} servers, {asked}"
+    shape = f"{len(study.classes)} classes, {attributes} in {features} and a constant"
+    return f"{study.id}, {len(study.servers)} servers, {shape}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FROM_CSV = "Take names (and kinds) of attributes from a table."
 _RANGE = "Range of a number, and within what most people lie."
-_SPELT = "What stands for no answer in tables, besides an empty cell."
+_MISSING_VALUES = "What stands for no answer in tables, besides an empty cell."
 _FROM_DATA = "Take ranges, levels and classes not declared from the table: a leak."
 _WEAK = "Take epsilons above 2.944438, which hardly protect."
 _FEATURES = "Budget: epsilon of features against all other servers.  [default: asked for, or 1]"
@@ -42,7 +42,7 @@ def new(
     levels: Annotated[Texts, option("Declared levels of a category.", "COLUMN=A,B,...")] = None,
     ignore: Annotated[Texts, option("A column that is no attribute.", "COLUMN")] = None,
     missing: Annotated[Texts, option("A question that people may leave out.", "COLUMN")] = None,
-    missing_values: Annotated[str, option(_SPELT, "A,B,...")] = "",
+    missing_values: Annotated[str, option(_MISSING_VALUES, "A,B,...")] = "",
     from_data: Annotated[bool, flag("--from-data", _FROM_DATA)] = False,
     id: Annotated[str, option("A short name.  [default: from the title]", **_QUIET)] = "",
     title: Annotated[str, option("What people read first.")] = "",
@@ -86,8 +86,8 @@ def new(
     from pdml.study.schema.template import render
 
     outputs.check([file], force=force)
-    said: dict[str, Any] = {"title": title, "question": question}
-    said |= {"classes": split(classes), "servers": split(servers)}
+    answers: dict[str, Any] = {"title": title, "question": question}
+    answers |= {"classes": split(classes), "servers": split(servers)}
     leaks: tuple[str, ...] = ()
     if from_csv is not None:
         columns = column_options.Columns(
@@ -97,25 +97,27 @@ def new(
             missing=missing,
             missing_values=missing_values,
         )
-        found, leaks = _of_table(from_csv, label, columns, from_data=from_data)
+        proposals, leaks = _of_table(from_csv, label, columns, from_data=from_data)
         if not (classes or from_data):
             raise InvalidInput(
                 "--classes must name the possible answers, got nothing: or let --from-data take "
                 "them from the table"
             )
-        said = {name: said.get(name) or value for name, value in found.items()}
+        answers = {name: answers.get(name) or value for name, value in proposals.items()}
     elif label or ranges or levels or ignore or missing or missing_values or from_data:
         raise InvalidInput(
             "--label, --range, --levels, --ignore, --missing, --missing-values and --from-data "
             "describe a table: give it with --from-csv FILE"
         )
     else:
-        said = {name: said.get(name) or ask() for name, ask in study_dialogue.QUESTIONS.items()}
+        answers = {
+            name: answers.get(name) or ask() for name, ask in study_dialogue.QUESTIONS.items()
+        }
     if features_epsilon is None:  # there always is a limit, which ends whatever jobs follow
         asks = from_csv is None and not yes
-        features_epsilon = study_dialogue.budget(FEATURES_EPSILON) if asks else FEATURES_EPSILON
+        features_epsilon = study_dialogue.ask_budget(FEATURES_EPSILON) if asks else FEATURES_EPSILON
     study = new_study(
-        **said,
+        **answers,
         id=id,
         menu=_numbers("--menu", menu),
         default=default,
@@ -127,17 +129,17 @@ def new(
     text = render(study, dict.fromkeys(leaks, LEAK))
     outputs.commit({file: partial(atomic_write, data=text)})
     leaks = leaks if classes or from_csv is None else (*leaks, label)
-    told = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
-    console.answer(
+    summary = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
+    console.print_answer(
         as_json,
-        told | {"leaks": leaks},
+        summary | {"leaks": leaks},
         f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}",
         _budget(study),
     )
     if leaks and not as_json:
-        from pdml.tables import listed
+        from pdml.tables import quote_names
 
-        what = f"ranges (to two digits of their width), levels or classes of {listed(leaks)}"
+        what = f"ranges (to two digits of their width), levels or classes of {quote_names(leaks)}"
         alone = "also a level or class that one person alone has"
         typer.echo(
             f"warning: {what} were taken from the data, {alone}: a release no noise protects",
@@ -153,7 +155,7 @@ def _of_table(
     """
     from pdml.cli import column_options
     from pdml.encoding.declarations import by_name, encoder_for
-    from pdml.errors import Undeclared
+    from pdml.errors import UndeclaredColumns
     from pdml.study.schema.draft import SERVERS
     from pdml.tables import read_table
     from pdml.tables.roles import Roles
@@ -162,17 +164,17 @@ def _of_table(
         raise InvalidInput("--from-csv needs --label COLUMN: the column that people keep secret")
     table, settings = read_table(file), columns.settings()
     features = Roles(label=label, ignored=tuple(columns.ignore or ())).features(table)
-    known = by_name(settings.pop("attributes"))
+    declarations = by_name(settings.pop("attributes"))
     settings |= {"features": features, "from_data": from_data}
     command = ["pdml", "study", "new", "--from-csv", str(file), "--label", label]
-    with column_options.in_options([*command, *columns.typed()]):
+    with column_options.suggest_options([*command, *columns.to_arguments()]):
         try:
-            encoder, guessed = encoder_for(table, known, **settings)
-        except Undeclared as error:
+            encoder, guessed = encoder_for(table, declarations, **settings)
+        except UndeclaredColumns as error:
             if not sys.stdin.isatty():
                 raise
-            known |= by_name(study_dialogue.attributes_of(error))
-            encoder, guessed = encoder_for(table, known, **settings)
+            declarations |= by_name(study_dialogue.ask_attributes(error))
+            encoder, guessed = encoder_for(table, declarations, **settings)
     proposed = {
         "title": f"A study of {label}",
         "question": f"{label}?",
@@ -187,10 +189,10 @@ def _of_table(
 def _budget(study: "Study") -> str:
     """What the budget of a new study lets others learn."""
     from pdml.accounting import Budget
-    from pdml.cli.render.budget_text import sure
+    from pdml.cli.render.budget_text import certainty_limit
 
     budget = study.budget or Budget()
-    limit = sure(*budget.limit("features"), of=" of somebody's answers")
+    limit = certainty_limit(*budget.limit("features"), of=" of somebody's answers")
     learnt = f"By its budget, from even odds, {budget.whom} can become {limit}."
     return f"{learnt} After the first report another budget makes another study."
 

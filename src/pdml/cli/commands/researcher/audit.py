@@ -46,7 +46,7 @@ def audit(
             attacks=attack or (),
             on_attack=lambda name, index, count: progress(index, count, f"Attack: {name}"),
         )
-    told = {
+    summary = {
         "full": full,
         "seed": seed,
         "false_alarm_rate": FALSE_ALARM,
@@ -54,7 +54,7 @@ def audit(
         "findings": [finding.to_dict() for finding in findings],
         "left_out": left_out(),
     }
-    console.tell(as_json, told, lambda: _show(findings, left_out()))
+    console.print_result(as_json, summary, lambda: _show(findings, left_out()))
     check(findings)
 
 
@@ -64,22 +64,22 @@ def _show(findings: "Sequence[Finding]", left_out: Mapping[str, str]) -> None:
     columns = ("attack", "claimed", "measured", "in", "verdict")
     rows = [
         (
-            found.name,
-            f"<= {found.claim:.3g}",
-            f">= {found.measured_lower_bound:.3g}",
-            found.quantity,
-            _HOLDS[found.passed],
+            finding.name,
+            f"<= {finding.claim:.3g}",
+            f">= {finding.measured_lower_bound:.3g}",
+            finding.quantity,
+            _HOLDS[finding.passed],
         )
-        for found in findings
+        for finding in findings
     ]
-    console.show(
+    console.print_table(
         "Does it leak more than it says?",
         console.Grid(columns, rows, words=("attack", "verdict")),
         f"Measured: lower bounds, each wrong with a chance of at most {FALSE_ALARM:g}; "
         "claims are upper bounds.",
     )
-    console.say("", *(f"{found.name}: {found.sentence}." for found in findings), "")
-    if all(found.passed for found in findings):
-        console.say(f"All {len(findings)} claims hold.")
+    console.print_text("", *(f"{finding.name}: {finding.sentence}." for finding in findings), "")
+    if all(finding.passed for finding in findings):
+        console.print_text(f"All {len(findings)} claims hold.")
     for name, package in left_out.items():
-        console.say(f"Left out: {name}, which needs the package {package}.")
+        console.print_text(f"Left out: {name}, which needs the package {package}.")

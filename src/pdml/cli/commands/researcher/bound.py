@@ -68,11 +68,11 @@ def bound(
     Example, which graph helps:
       pdml bound --suggest-topology --servers 16
     """
-    given = options.given(locals(), options.SETTINGS)
+    plan_options = options.pick_options(locals(), options.SETTINGS)
     from pdml.cli.commands.researcher import bound_studies as studies
     from pdml.planning.training_plan import TrainingPlan
 
-    training = TrainingPlan(**given)
+    training = TrainingPlan(**plan_options)
     if check:
         studies.check(seed, jobs, as_json)
         return
@@ -84,10 +84,10 @@ def bound(
     why = "the graph is judged by its eigenvalues"
     _validate.integer("servers", servers, low=2, high=MOST_SERVERS, why=why)
     kind = _kind(plot, against, force)
-    from pdml.cli.consortium_options import described
+    from pdml.cli.consortium_options import read_consortium
     from pdml.research.bounds import Complexity, Setting, promises
 
-    known = described(
+    consortium = read_consortium(
         records=records,
         servers=servers,
         features=features,
@@ -99,18 +99,23 @@ def bound(
         like=like,
         label=label,
     )
-    if known.sizes.classes != 2:
+    if consortium.sizes.classes != 2:
         raise InvalidInput(
-            f"--label must have two classes, got {known.sizes.classes}: the theorems are about two"
+            f"--label must have two classes, got {consortium.sizes.classes}: the theorems are "
+            "about two"
         )
-    setting = Setting.of(training, known.graph, known.sizes, radius=radius, delta=delta)
-    seen = None if known.public is None else Complexity.of(known.public[0], setting.radius, seed)
+    setting = Setting.of(training, consortium.graph, consortium.sizes, radius=radius, delta=delta)
+    complexity = (
+        None
+        if consortium.public is None
+        else Complexity.of(consortium.public[0], setting.radius, seed)
+    )
     if plot is not None:
         from pdml.research.bounds.plot import draw
 
         outputs.commit({plot: lambda path: draw(setting, against, path, kind)})
-    found = promises(setting, seen)
-    console.tell(as_json, found.to_dict(), lambda: _show(found, plot))
+    guarantees = promises(setting, complexity)
+    console.print_result(as_json, guarantees.to_dict(), lambda: _show(guarantees, plot))
 
 
 def _kind(plot: Path | None, against: str, force: bool) -> str:
@@ -124,37 +129,42 @@ def _kind(plot: Path | None, against: str, force: bool) -> str:
     return kind
 
 
-def _show(found: "Promises", plot: Path | None) -> None:
-    setting = found.setting
-    console.show(
+def _show(guarantees: "Promises", plot: Path | None) -> None:
+    setting = guarantees.setting
+    console.print_table(
         "How much worse than the best classifier?",
-        _table(found),
+        _table(guarantees),
         f"Excess risk per classifier, at most this but for a chance of {setting.delta:g}.",
         f"* This bound says nothing here: the loss at w = 0 is {setting.zero_loss:.2f}, and "
         "its excess no more.",
     )
-    rows = [(each.name, _MET[each.holds], each.reason) for each in found.preconditions]
-    console.show("What must hold", console.Grid(("precondition", "met", "why"), rows, words=3))
-    console.say("", *(f"- {sentence}" for sentence in _remarks(found)))
+    rows = [
+        (precondition.name, _MET[precondition.holds], precondition.reason)
+        for precondition in guarantees.preconditions
+    ]
+    console.print_table(
+        "What must hold", console.Grid(("precondition", "met", "why"), rows, words=3)
+    )
+    console.print_text("", *(f"- {sentence}" for sentence in _remarks(guarantees)))
     if plot is not None:
-        console.list_files({"plot": plot})
+        console.print_files({"plot": plot})
 
 
-def _table(found: "Promises") -> console.Grid:
+def _table(guarantees: "Promises") -> console.Grid:
     columns = ("statement", "variant", "labels", "objective", "iterates", "optimisation", "total")
     rows: list[tuple[str, ...]] = []
-    for each in sorted(found.bounds, key=lambda b: b.statement):
-        terms = (f"{value / each.classifiers:.3g}" for value in each.terms.values())
-        mark = " " if found.speaks(each) else "*"
-        short = each.statement.replace("Corollary", "Cor.").replace("Theorem", "Thm.")
-        if short == "Thm. 1" and each.variant == "corrected" and found.silent:
+    for bound in sorted(guarantees.bounds, key=lambda b: b.statement):
+        terms = (f"{value / bound.classifiers:.3g}" for value in bound.terms.values())
+        mark = " " if guarantees.speaks(bound) else "*"
+        short = bound.statement.replace("Corollary", "Cor.").replace("Theorem", "Thm.")
+        if short == "Thm. 1" and bound.variant == "corrected" and guarantees.silent:
             rows.append((short, "as printed", *("-" * 4), "- "))
-        rows.append((short, each.variant, *terms, f"{each.per_classifier:.3g}{mark}"))
+        rows.append((short, bound.variant, *terms, f"{bound.per_classifier:.3g}{mark}"))
     return console.Grid(columns, rows, words=2)
 
 
-def _remarks(found: "Promises") -> Iterator[str]:
-    if found.silent:
+def _remarks(guarantees: "Promises") -> Iterator[str]:
+    if guarantees.silent:
         yield (
             "Theorem 1 as printed says nothing here: its condition is not met. The corrected ones "
             "need no condition on the graph."
@@ -171,15 +181,18 @@ def _remarks(found: "Promises") -> Iterator[str]:
         "Theorems 1 and 2 bound the mean of a server's iterates before noise, which stays inside "
         "it; of what it sends they prove nothing."
     )
-    for each in found.bounds:
-        if each.variant == "sharper" and each.statement in ("Corollary 1", "Theorem 1"):
-            promised = f"promises {each.per_classifier:.3g}"
-            says = promised if found.speaks(each) else "says nothing"
-            yield f"{each.statement}, sharper, {says}; its largest term is {each.dominant}."
-    if found.complexity is not None:
-        drawn = found.complexity.sampled
-        seen = f"{drawn.value:.4g} by {drawn.draws} draws ({drawn.low:.4g} to {drawn.high:.4g})"
+    for bound in guarantees.bounds:
+        if bound.variant == "sharper" and bound.statement in ("Corollary 1", "Theorem 1"):
+            promised = f"promises {bound.per_classifier:.3g}"
+            says = promised if guarantees.speaks(bound) else "says nothing"
+            yield f"{bound.statement}, sharper, {says}; its largest term is {bound.dominant}."
+    if guarantees.complexity is not None:
+        estimate = guarantees.complexity.sampled
+        summary = (
+            f"{estimate.value:.4g} by {estimate.draws} draws ({estimate.low:.4g} to "
+            f"{estimate.high:.4g})"
+        )
         yield (
-            f"Rademacher complexity of the public records: {seen}, at most "
-            f"{found.complexity.closed_form:.4g}."
+            f"Rademacher complexity of the public records: {summary}, at most "
+            f"{guarantees.complexity.closed_form:.4g}."
         )

@@ -24,19 +24,19 @@ def suggest(
     advice = topology.suggest(
         servers, regularization=regularization, norm_bound=norm_bound, seed=seed
     )
-    told = {"servers": servers, "regularization": regularization}
-    graphs = {"graphs": [each.to_dict() for each in advice.graphs]}
-    console.tell(as_json, told | graphs, lambda: _graphs(servers, advice))
+    summary = {"servers": servers, "regularization": regularization}
+    graphs = {"graphs": [graph.to_dict() for graph in advice.graphs]}
+    console.print_result(as_json, summary | graphs, lambda: _graphs(servers, advice))
 
 
 def _graphs(servers: int, advice: "Advice") -> None:
     columns = ("graph", "links", "ratio", "gap", "condition", "best a", "beta", "rounds")
     rows = []
-    for each in advice.graphs:
-        cells = (each.spread, each.gap, each.ratio, each.best_ratio, each.penalty)
-        shown = (f"{value:.3g}" for value in cells)
-        rows.append((each.name, str(each.links), *shown, f"{each.rounds_per_digit:.0f}"))
-    console.show(
+    for graph in advice.graphs:
+        cells = (graph.spread, graph.gap, graph.ratio, graph.best_ratio, graph.penalty)
+        figures = (f"{value:.3g}" for value in cells)
+        rows.append((graph.name, str(graph.links), *figures, f"{graph.rounds_per_digit:.0f}"))
+    console.print_table(
         f"Which graph for {servers} servers?",
         console.Grid(columns, rows),
         "Fastest first: rounds until an error is a tenth, exact for quadratic risks, at "
@@ -44,7 +44,7 @@ def _graphs(servers: int, advice: "Advice") -> None:
         "Ratio: sigma_max/sigma_min of L+. Gap: the second eigenvalue of L-. Condition: "
         "Lemma 5's, which must exceed 1, and at its best a.",
     )
-    console.say("", *(f"- {sentence}" for sentence in _sentences(advice)))
+    console.print_text("", *(f"- {sentence}" for sentence in _sentences(advice)))
 
 
 def _sentences(advice: "Advice") -> list[str]:
@@ -58,8 +58,8 @@ def _sentences(advice: "Advice") -> list[str]:
         condition = f"The paper's condition can be met on: {', '.join(met)}."
     if true and true != met:
         condition += f" With its constants corrected it can be met on: {', '.join(true)}."
-    fast, cheap = (numbers.count(each.links, "link") for each in (fastest, cheapest))
-    pace = [f"{each.rounds_per_digit:.0f} rounds per digit" for each in (fastest, cheapest)]
+    fast, cheap = (numbers.count(graph.links, "link") for graph in (fastest, cheapest))
+    pace = [f"{graph.rounds_per_digit:.0f} rounds per digit" for graph in (fastest, cheapest)]
     return [
         condition,
         f"In practice {fastest.name} forgets errors fastest: {pace[0]} over {fast}.",
@@ -74,33 +74,45 @@ def check(seed: int, jobs: int, as_json: bool) -> None:
     from pdml.research.paper import bounds_check
 
     with console.progress("Training", unit="case") as progress:
-        found = bounds_check.check(seed=seed, processes=jobs, progress=progress)
-    holds = all(each.holds for each in found)
-    told = {"holds": holds, "comparisons": [each.to_dict() for each in found]}
-    console.tell(as_json, told, lambda: _comparisons(found))
+        comparisons = bounds_check.check(seed=seed, processes=jobs, progress=progress)
+    holds = all(comparison.holds for comparison in comparisons)
+    summary = {"holds": holds, "comparisons": [comparison.to_dict() for comparison in comparisons]}
+    console.print_result(as_json, summary, lambda: _comparisons(comparisons))
     if not holds:
         raise typer.Exit(1)
 
 
-def _comparisons(found: "Sequence[Comparison]") -> None:
+def _comparisons(comparisons: "Sequence[Comparison]") -> None:
     columns = ("training", "statement", "measured", "as printed", "corrected", "sharper")
     rows = []
-    for each in found:
-        bounds = (each.corrected.per_classifier, each.sharper.per_classifier)
-        told = "-" if isinstance(each.printed, str) else f"{each.printed.per_classifier:.3g}"
-        cells = (f"{bounds[0]:.3g}{' ' if each.in_class else '*'}", f"{bounds[1]:.3g}")
-        loose = f"{min(bounds) / each.excess:.0f}" if each.excess > 0 else "-"
-        about = (_words(each.case), each.corrected.statement, f"{each.excess:.3g}")
-        rows.append((*about, told, *cells, loose))
+    for comparison in comparisons:
+        bounds = (comparison.corrected.per_classifier, comparison.sharper.per_classifier)
+        printed_bound = (
+            "-"
+            if isinstance(comparison.printed, str)
+            else f"{comparison.printed.per_classifier:.3g}"
+        )
+        cells = (f"{bounds[0]:.3g}{' ' if comparison.in_class else '*'}", f"{bounds[1]:.3g}")
+        loose = f"{min(bounds) / comparison.excess:.0f}" if comparison.excess > 0 else "-"
+        about = (
+            _words(comparison.case),
+            comparison.corrected.statement,
+            f"{comparison.excess:.3g}",
+        )
+        rows.append((*about, printed_bound, *cells, loose))
     mark = "* A classifier is longer than W: corrected bounds do not speak of it, sharper ones do."
-    console.show(
+    console.print_table(
         "Do the bounds hold?",
         console.Grid((*columns, "times the truth"), rows, words=2),
         "Excess risk per classifier, by integration over the known distribution; '-' where the "
         "paper's condition fails.",
-        *([] if all(each.in_class for each in found) else [mark]),
+        *([] if all(comparison.in_class for comparison in comparisons) else [mark]),
     )
-    console.say("", f"{sum(each.holds for each in found)} of {len(found)} comparisons hold.")
+    console.print_text(
+        "",
+        f"{sum(comparison.holds for comparison in comparisons)} of {len(comparisons)} comparisons "
+        "hold.",
+    )
 
 
 def _words(case: "Case") -> str:

@@ -34,24 +34,26 @@ def fetch(
     from pdml.research.datasets.homes import HOMES
 
     chosen = _validate.choice("the data set", name, (*HOMES, "all"))
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     refusals: list[str] = []
     with console.bars("byte") as tell:
-        for one in HOMES if chosen == "all" else (chosen,):
+        for dataset in HOMES if chosen == "all" else (chosen,):
             try:
-                source = fetching.fetch(one, force=force, tell=lambda file, *far: tell({file: far}))
+                source = fetching.fetch(
+                    dataset, force=force, tell=lambda file, *far: tell({file: far})
+                )
             except DataError as refusal:  # another set may be at home
                 refusals.append(str(refusal))
             else:
                 brought = {"downloaded": source is not None, "source": source}
-                found.append({"name": one, **brought, "files": _files(one)})
+                results.append({"name": dataset, **brought, "files": _files(dataset)})
     if not as_json:
-        for told in found:
-            how = f"fetched from {told['source']}" if told["downloaded"] else "here already"
-            checked = f"{len(told['files'])} files checked in {local.folder()}"
-            console.say(f"{told['name']}: {how}, {checked}", whole=True)
+        for result in results:
+            how = f"fetched from {result['source']}" if result["downloaded"] else "here already"
+            checked = f"{len(result['files'])} files checked in {local.folder()}"
+            console.print_text(f"{result['name']}: {how}, {checked}", whole=True)
     elif not refusals:
-        console.print_json({"folder": str(local.folder()), "sets": found})
+        console.print_json({"folder": str(local.folder()), "sets": results})
     if refusals:
         raise DataError("; also, ".join(refusals))
 
@@ -73,15 +75,15 @@ def listing(as_json: Json = False) -> None:
 
     def show() -> None:
         for name, files in sets.items():
-            for one in files:
-                where = one["path"] or one["file"]
-                console.say(f"{name:<8}  {one['state']:<8}  {where}", whole=True)
+            for entry in files:
+                where = entry["path"] or entry["file"]
+                console.print_text(f"{name:<8}  {entry['state']:<8}  {where}", whole=True)
         for name, files in sets.items():
-            if any(one["state"] != "checked" for one in files):
-                console.say(f"To get {name}: pdml data fetch {name}")
+            if any(entry["state"] != "checked" for entry in files):
+                console.print_text(f"To get {name}: pdml data fetch {name}")
 
     listed = [{"name": name, "files": files} for name, files in sets.items()]
-    console.tell(as_json, {"folder": str(local.folder()), "sets": listed}, show)
+    console.print_result(as_json, {"folder": str(local.folder()), "sets": listed}, show)
 
 
 @data.command()
@@ -95,14 +97,14 @@ def path(as_json: Json = False) -> None:
     from pdml.research.datasets import local
 
     folder, chosen = local.folder(), bool(os.environ.get(local.VARIABLE))
-    told = {"folder": str(folder), "exists": folder.is_dir(), "chosen_by_variable": chosen}
-    console.answer(as_json, told, str(folder))
+    summary = {"folder": str(folder), "exists": folder.is_dir(), "chosen_by_variable": chosen}
+    console.print_answer(as_json, summary, str(folder))
 
 
 def _files(name: str) -> list[dict[str, Any]]:
     from pdml.research.datasets.fetch import status
 
     return [
-        {"file": one.file, "path": str(one.path) if one.path else None, "state": one.state}
-        for one in status(name)
+        {"file": entry.file, "path": str(entry.path) if entry.path else None, "state": entry.state}
+        for entry in status(name)
     ]

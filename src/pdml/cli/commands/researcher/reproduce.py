@@ -49,18 +49,20 @@ def reproduce(
         if not as_json:
             _show(done[-1], paths)
     if as_json:
-        console.print_json({"outcomes": [each.to_dict() for each in done], "folder": str(out)})
-    if not all(claim.holds for each in done for claim in each.claims):
+        console.print_json(
+            {"outcomes": [reproduction.to_dict() for reproduction in done], "folder": str(out)}
+        )
+    if not all(claim.holds for reproduction in done for claim in reproduction.claims):
         raise typer.Exit(1)
 
 
-def _show(found: "Reproduction", paths: dict[str, Path]) -> None:
-    if found.summary:
-        columns, *rows = found.summary
-        console.show(found.title, console.Grid(columns, rows), found.caption)
+def _show(reproduction: "Reproduction", paths: dict[str, Path]) -> None:
+    if reproduction.summary:
+        columns, *rows = reproduction.summary
+        console.print_table(reproduction.title, console.Grid(columns, rows), reproduction.caption)
     else:
-        console.say("", (found.title, console.HEADING), found.caption)
-    console.say("")
-    for claim in found.claims:
-        console.say([_HOLDS[claim.holds], f"{claim.text}: {claim.measured}"])
-    console.list_files({kind.upper(): path for kind, path in paths.items()})
+        console.print_text("", (reproduction.title, console.HEADING), reproduction.caption)
+    console.print_text("")
+    for claim in reproduction.claims:
+        console.print_text([_HOLDS[claim.holds], f"{claim.text}: {claim.measured}"])
+    console.print_files({kind.upper(): path for kind, path in paths.items()})

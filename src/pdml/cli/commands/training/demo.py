@@ -38,11 +38,11 @@ def demo(
     """
     from pdml.pages.training_page import write
     from pdml.pages.training_text import demo_page
-    from pdml.simulation.demo_training import made_by_demo, run_demo
+    from pdml.simulation.demo_training import is_demo_model, run_demo
 
     files = {"report": out / "report.html", "model": out / "model.json"}
     way_out = "the demo replaces only its own files; choose --out"
-    outputs.check(list(files.values()), force=made_by_demo(files["model"]), way_out=way_out)
+    outputs.check(list(files.values()), force=is_demo_model(files["model"]), way_out=way_out)
     done = run_demo(
         epsilon=epsilon,
         features_epsilon=features_epsilon,
@@ -55,7 +55,7 @@ def demo(
     outputs.commit({files["report"]: page, files["model"]: done.private.model.save})
     paths = {name: str(path) for name, path in files.items()}
     beside = {"accuracy_without_privacy": done.unprotected.accuracy, "files": paths}
-    console.tell(as_json, done.private.summary() | beside, lambda: _show(done, files))
+    console.print_result(as_json, done.private.summary() | beside, lambda: _show(done, files))
 
 
 def _show(done: "Demo", files: dict[str, Path]) -> None:
@@ -63,8 +63,11 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
     from pdml.formatting.numbers import sizes
 
     trained, graph = done.private, done.private.simulation.graph_
-    totals = [*training_tables.beside(trained), ("without privacy", done.unprotected.accuracy)]
-    console.show(
+    totals = [
+        *training_tables.comparison_rows(trained),
+        ("without privacy", done.unprotected.accuracy),
+    ]
+    console.print_table(
         "How accurate is it?",
         console.accuracy_table(trained.rows, totals),
         f"{trained.records:,} simulated people, each with the label flipped with probability "
@@ -73,4 +76,4 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
         f"measured on {trained.test_records:,} fresh records.",
     )
     training_tables.show(trained)
-    console.list_files(files)
+    console.print_files(files)

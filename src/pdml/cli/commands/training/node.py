@@ -12,8 +12,8 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.node.job.participant import Holdings
-    from pdml.node.storage.node_dir import Home
+    from pdml.node.job.participant import TrainingData
+    from pdml.node.storage.node_dir import NodeDirectory
 
 node = group(
     "Take part in a training between organisations.",
@@ -29,17 +29,17 @@ _RANDOMISE = "They are true: randomise them now. This organisation saw them."
 _OTHERS = "Nobody in these records is in a data set that this node has trained on."
 _BEFORE = "An earlier revision that this folder has not seen; repeat, oldest first."
 _RELAY = "Another way to the relay, a leaf node, say.  [default: the study's address]"
-_EVERYBODY = "What each member of the study has released, and has left."
+_CONSORTIUM = "What each member of the study has released, and has left."
 _METRICS = "Figures for Prometheus, on this machine only."
 _SIMULATED = "For tests: repeatable noise, which protects nobody."
 _OFFER = "The offer's digest or its first digits, or the job's name."
 Offered = Annotated[str, argument(_OFFER, "OFFER")]
 
 
-def _home(folder: Path) -> "Home":
-    from pdml.node.storage.node_dir import Home
+def _home(folder: Path) -> "NodeDirectory":
+    from pdml.node.storage.node_dir import NodeDirectory
 
-    return Home.open(folder)
+    return NodeDirectory.open(folder)
 
 
 @node.command()
@@ -60,17 +60,21 @@ def init(
     Example:
       pdml node init alice --name alice
     """
-    from pdml.node.storage.node_dir import Home
+    from pdml.node.storage.node_dir import NodeDirectory
 
     if not name and not renew:
         raise typer.BadParameter("it is the server's name in the study", param_hint="--name")
-    home = Home.renew(folder, name) if renew else Home.create(folder, name, accept=accept)
+    home = (
+        NodeDirectory.renew(folder, name)
+        if renew
+        else NodeDirectory.create(folder, name, accept=accept)
+    )
     card, path = home.card(), home.path(f"{home.name}.card")
-    told = {"name": home.name, "folder": str(home.folder), "card": str(path)}
+    summary = {"name": home.name, "folder": str(home.folder), "card": str(path)}
     keys = {"signing_key": card.signing_key, "sealing_key": card.sealing_key}
-    console.answer(
+    console.print_answer(
         as_json,
-        told | {"fingerprint": card.fingerprint} | keys,
+        summary | {"fingerprint": card.fingerprint} | keys,
         card.text(),
         f"This card is {path}: send it to whoever keeps the study, and compare "
         f"{card.fingerprint} on the telephone.",
@@ -95,7 +99,7 @@ def join(
     """
     home = _home(folder).join_file(file, before=before or (), accept=accept)
     study = home.study()
-    console.answer(
+    console.print_answer(
         as_json,
         {"name": home.name, "study": study.id, "hash": study.hash, "accept": home.config.accept},
         f"{home.name} is in the study {study.id}.",
@@ -152,10 +156,10 @@ def data(
             "say whether the labels are --randomised already or are to be --randomise'd now"
         )
     if from_collect is not None:
-        held = import_frozen(home, from_collect, new_participants=new_participants)
+        training_data = import_frozen(home, from_collect, new_participants=new_participants)
     else:
         assert table is not None
-        held = import_table(
+        training_data = import_table(
             home,
             read_table(table),
             label=label,
@@ -164,13 +168,16 @@ def data(
             randomise=randomise,
             new_participants=new_participants,
         )
-    records, who = held.server.place.records, note(home.name, held.randomised_by)
-    told = {"server": home.name, "records": records, "dataset": held.dataset}
-    told |= {"smallest_epsilon": held.server.place.epsilon, "randomised_by": held.randomised_by}
-    console.answer(
+    records, who = training_data.server.place.records, note(home.name, training_data.randomised_by)
+    summary = {"server": home.name, "records": records, "dataset": training_data.dataset}
+    summary |= {
+        "smallest_epsilon": training_data.server.place.epsilon,
+        "randomised_by": training_data.randomised_by,
+    }
+    console.print_answer(
         as_json,
-        told,
-        f"{home.name} trains on {records:,} records (data set {held.dataset[:12]}).",
+        summary,
+        f"{home.name} trains on {records:,} records (data set {training_data.dataset[:12]}).",
         *([who] if who else []),
     )
 
@@ -194,12 +201,12 @@ def run(
     """
     from pdml.node.daemon.__main__ import run as serve
 
-    def keep(home: "Home", name: str, held: "Holdings") -> None:
+    def keep(home: "NodeDirectory", name: str, training_data: "TrainingData") -> None:
         from pdml.consortium.job_client import (
-            keep_house,  # after the first exchange of sums, not before
+            write_local_model,  # after the first exchange of sums, not before
         )
 
-        keep_house(home, name, held)
+        write_local_model(home, name, training_data)
 
     serve(
         folder,
@@ -214,7 +221,7 @@ def run(
 @node.command()
 def status(
     folder: NodeFolder,
-    study: Annotated[bool, flag("--study", _EVERYBODY)] = False,
+    study: Annotated[bool, flag("--study", _CONSORTIUM)] = False,
     as_json: Json = False,
 ) -> None:
     """Say what a node is doing, and what its data sets have given away so far: the journal's word.
@@ -228,15 +235,19 @@ def status(
       pdml node status alice --study
     """
     from pdml.cli.render import node_status_tables
-    from pdml.node.operator.consortium_status import everybody
-    from pdml.node.operator.node_status import look
+    from pdml.node.operator.consortium_status import read_consortium_status
+    from pdml.node.operator.node_status import read_status
 
     if study:
-        members = everybody(_home(folder))
-        console.tell(as_json, members.to_dict(), lambda: node_status_tables.show_members(members))
+        members = read_consortium_status(_home(folder))
+        console.print_result(
+            as_json, members.to_dict(), lambda: node_status_tables.show_members(members)
+        )
         return
-    found = look(_home(folder))
-    console.tell(as_json, found.to_dict(), lambda: node_status_tables.show(found))
+    node_status = read_status(_home(folder))
+    console.print_result(
+        as_json, node_status.to_dict(), lambda: node_status_tables.show(node_status)
+    )
 
 
 @node.command()
@@ -253,9 +264,9 @@ def result(
       pdml node result alice first --out result
     """
     from pdml.cli.commands.training.train_study import write_result
-    from pdml.consortium.job_client import gather
+    from pdml.consortium.job_client import load_job_result
 
-    write_result(gather(_home(folder), job), out, as_json=as_json)
+    write_result(load_job_result(_home(folder), job), out, as_json=as_json)
 
 
 @node.command()
@@ -280,12 +291,12 @@ def offers(
     home = _home(folder)
     if offer:
         terms = read_terms(home, commands.find(home, offer))
-        console.tell(as_json, terms.to_dict(), lambda: offer_text.show(terms))
+        console.print_result(as_json, terms.to_dict(), lambda: offer_text.show(terms))
         return
-    found = commands.offers(home)
-    told = {"offers": [each.to_dict() for each in found]}
-    listed = [*map(node_status_tables.offered, found)]
-    console.answer(as_json, told, *(listed or ["No job was offered yet."]))
+    attempts = commands.offers(home)
+    summary = {"offers": [attempt.to_dict() for attempt in attempts]}
+    listed = [*map(node_status_tables.format_offer, attempts)]
+    console.print_answer(as_json, summary, *(listed or ["No job was offered yet."]))
 
 
 @node.command()
@@ -320,11 +331,13 @@ def accept(
     if not as_json:
         offer_text.show(terms)
     if not yes and not console.confirm(f"Accept {who}'s offer of job {job} on these terms?"):
-        console.answer(False, {}, f"job {job} is not accepted, and its offer waits on")
+        console.print_answer(False, {}, f"job {job} is not accepted, and its offer waits on")
         raise typer.Exit(1)
     commands.accept(home, digest)
-    told = terms.to_dict() | {"state": "accepted"}
-    console.answer(as_json, told, f"{who}'s offer of job {job} is accepted, digest {digest}")
+    summary = terms.to_dict() | {"state": "accepted"}
+    console.print_answer(
+        as_json, summary, f"{who}'s offer of job {job} is accepted, digest {digest}"
+    )
 
 
 @node.command()
@@ -342,11 +355,11 @@ def refuse(
     """
     from pdml.node.operator import commands
 
-    found = commands.refuse(_home(folder), offer, why)
-    console.answer(
+    attempt = commands.refuse(_home(folder), offer, why)
+    console.print_answer(
         as_json,
-        found.to_dict() | {"state": "refused"},
-        f"{found.offerer}'s offer of job {found.job} is refused, digest {found.digest}",
+        attempt.to_dict() | {"state": "refused"},
+        f"{attempt.offerer}'s offer of job {attempt.job} is refused, digest {attempt.digest}",
     )
 
 
@@ -363,7 +376,7 @@ def stop(folder: NodeFolder, as_json: Json = False) -> None:
     from pdml.node.operator import commands
 
     job = commands.stop(_home(folder))
-    console.answer(
+    console.print_answer(
         as_json,
         {"job": job, "stopping": True},
         f"job {job} is being stopped at every member; to go on: pdml train --job {job} --resume",

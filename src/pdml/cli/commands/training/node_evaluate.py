@@ -39,16 +39,16 @@ def evaluate(
       pdml node evaluate alice result/model.json held-back.csv --label diagnosis \\
           --job checked --new-participants
     """
-    for name, given in (("--label", label), ("--job", job)):
-        if not given:
+    for name, value in (("--label", label), ("--job", job)):
+        if not value:
             raise typer.BadParameter("it must be given", param_hint=name)
     from pdml.consortium.evaluation_release import evaluate_at_node
     from pdml.model.model import load_model
-    from pdml.node.storage.node_dir import Home
+    from pdml.node.storage.node_dir import NodeDirectory
 
     outputs.check([out], force=force)
     done = evaluate_at_node(
-        Home.open(folder),
+        NodeDirectory.open(folder),
         load_model(model),
         data,
         label=label,
@@ -59,7 +59,7 @@ def evaluate(
         new_participants=new_participants,
     )
     outputs.commit({out: done.save})
-    told = {**done.evaluation.to_dict(), "privacy": done.ledger.to_dict(), "file": str(out)}
+    summary = {**done.evaluation.to_dict(), "privacy": done.ledger.to_dict(), "file": str(out)}
 
     def show() -> None:
         from pdml.cli.render import evaluation_tables
@@ -67,10 +67,10 @@ def evaluate(
 
         evaluation_tables.show(Assessment(evaluation=done.evaluation))
         counted = "Counted: every evaluation on these records, by this node's journal."
-        console.show_privacy(done.ledger.lines(), counted)
-        console.list_files({"released": out})
+        console.print_privacy(done.ledger.lines(), counted)
+        console.print_files({"released": out})
 
-    console.tell(as_json, told, show)
+    console.print_result(as_json, summary, show)
 
 
 def pool(
@@ -84,15 +84,17 @@ def pool(
     Example:
       pdml node pool alice alice.json bob.json carol.json
     """
-    from pdml.consortium.evaluation_release import add_up
-    from pdml.node.storage.node_dir import Home
+    from pdml.consortium.evaluation_release import pool_files
+    from pdml.node.storage.node_dir import NodeDirectory
 
-    found = add_up(Home.open(folder).checked_study(), files)
+    evaluation = pool_files(NodeDirectory.open(folder).checked_study(), files)
 
     def show() -> None:
         from pdml.cli.render import evaluation_tables
         from pdml.pages.evaluation_text import Assessment
 
-        evaluation_tables.show(Assessment(evaluation=found))
+        evaluation_tables.show(Assessment(evaluation=evaluation))
 
-    console.tell(as_json, found.to_dict() | {"files": [str(file) for file in files]}, show)
+    console.print_result(
+        as_json, evaluation.to_dict() | {"files": [str(file) for file in files]}, show
+    )

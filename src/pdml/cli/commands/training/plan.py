@@ -23,8 +23,17 @@ _TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches t
 _METHOD = "rounds or sums.  [default: whichever is expected to be right more often]"
 _STUDY = "A study.toml: questions, menus, servers, links and budget are its own."
 _QUIET = {"show_default": False}
-_ITS_OWN = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links", "seed"]
-_ITS_OWN += ["target_accuracy"]
+_STUDY_SETTINGS = [
+    "epsilon",
+    "servers",
+    "features",
+    "classes",
+    "norm_bound",
+    "topology",
+    "links",
+    "seed",
+]
+_STUDY_SETTINGS += ["target_accuracy"]
 _LIMITS = ["features_epsilon", "features_delta", "labels_epsilon", "labels_delta", "colluding"]
 
 
@@ -91,23 +100,25 @@ def plan(
             f"--labels-epsilon must be at most --epsilon, {epsilon:g}, or inf, got "
             f"{labels_epsilon:g}: the device keeps to --epsilon whatever is trained"
         )
-    coin = epsilon if study is None else inf  # of a label, which alone keeps to it
+    label_limit = epsilon if study is None else inf  # of a label, which alone keeps to it
     budget = Budget(
         features_epsilon=features_epsilon,
         features_delta=features_delta,
-        labels_epsilon=coin if labels_epsilon is None else labels_epsilon,
+        labels_epsilon=label_limit if labels_epsilon is None else labels_epsilon,
         labels_delta=labels_delta,
         colluding=colluding,
     )
     if study is not None:
-        options.leave_out(options.typed(context, _ITS_OWN), " with a study, which settles it")
-        limits = options.typed(context, _LIMITS)
+        options.refuse_options(
+            options.pick_explicit(context, _STUDY_SETTINGS), " with a study, which settles it"
+        )
+        limits = options.pick_explicit(context, _LIMITS)
         proposal, lines = _for_study(study, records, budget, limits, like, label, method, rounds)
         _end(proposal, {}, out, as_json, lines)
         return
-    from pdml.cli.consortium_options import described
+    from pdml.cli.consortium_options import read_consortium
 
-    known = described(
+    consortium = read_consortium(
         records=records,
         servers=servers,
         features=features,
@@ -120,34 +131,34 @@ def plan(
         like=like,
         label=label,
     )
-    found: dict[str, float] = {}
-    if target_accuracy is not None and known.public is not None:
+    target_result: dict[str, float] = {}
+    if target_accuracy is not None and consortium.public is not None:
         from pdml.training.target_accuracy import smallest_epsilon
 
         with console.working("Training on public records"):
             reached = smallest_epsilon(
                 target_accuracy,
-                *known.public,
-                known.graph,
-                records=known.sizes.records if records else None,
-                classes=known.sizes.classes,
+                *consortium.public,
+                consortium.graph,
+                records=consortium.sizes.records if records else None,
+                classes=consortium.sizes.classes,
                 norm_bound=norm_bound,
             )
         proposal = reached.proposal
-        found = {"epsilon": reached.epsilon, "accuracy": reached.accuracy}
-        found["target_accuracy"] = target_accuracy
+        target_result = {"epsilon": reached.epsilon, "accuracy": reached.accuracy}
+        target_result["target_accuracy"] = target_accuracy
     else:
         with console.progress("Rehearsing", "step") as progress:
             proposal = propose(
                 budget,
-                known.sizes,
-                known.graph,
-                like=known.public,
+                consortium.sizes,
+                consortium.graph,
+                like=consortium.public,
                 method=method,
                 most_rounds=rounds,
                 progress=progress,
             )
-    _end(proposal, found, out, as_json)
+    _end(proposal, target_result, out, as_json)
 
 
 def _for_study(
@@ -161,7 +172,7 @@ def _for_study(
     rounds: int,
 ) -> tuple["Proposal", str]:
     """A proposal, and the lines of the study's file that would settle it."""
-    from pdml.cli.consortium_options import counts, need_label
+    from pdml.cli.consortium_options import need_label, parse_record_counts
     from pdml.study import Study
     from pdml.study.schema.template import plan_table
     from pdml.study.study_plan import propose_for
@@ -169,12 +180,12 @@ def _for_study(
 
     study = Study.load(file)
     if study.budget is not None:
-        options.leave_out(limits, ": the study has a budget of its own")
+        options.refuse_options(limits, ": the study has a budget of its own")
     need_label(like, label)
     with console.progress("Rehearsing", "step") as progress:
-        found = propose_for(
+        proposal = propose_for(
             study,
-            counts(records, len(study.servers)),
+            parse_record_counts(records, len(study.servers)),
             budget=budget if study.budget is None else None,
             public=None if like is None else read_table(like),
             label=label,
@@ -182,50 +193,60 @@ def _for_study(
             most_rounds=rounds,
             progress=progress,
         )
-    return found, plan_table(study, found.plan)
+    return proposal, plan_table(study, proposal.plan)
 
 
 def _end(
-    proposal: "Proposal", found: dict[str, float], out: Path | None, as_json: bool, lines: str = ""
+    proposal: "Proposal",
+    target_result: dict[str, float],
+    out: Path | None,
+    as_json: bool,
+    lines: str = "",
 ) -> None:
     if out is not None:
         outputs.commit({out: proposal.save})
-    told = found | proposal.to_dict() | ({"lines": lines} if lines else {})
-    console.tell(as_json, told, lambda: _show(proposal, found, out, lines))
+    summary = target_result | proposal.to_dict() | ({"lines": lines} if lines else {})
+    console.print_result(as_json, summary, lambda: _show(proposal, target_result, out, lines))
 
 
-def _show(proposal: "Proposal", found: dict[str, float], out: Path | None, lines: str) -> None:
+def _show(
+    proposal: "Proposal", target_result: dict[str, float], out: Path | None, lines: str
+) -> None:
     from pdml.formatting.numbers import count, significant
 
     sizes, graph, chosen = proposal.sizes, proposal.graph, proposal.plan
-    if found:
-        wanted, least = f"{found['target_accuracy']:.1%}", f"{found['epsilon']:.3g}"
-        reached = f"is {least} ({found['accuracy']:.1%})"
-        console.say("", f"The smallest epsilon that reaches {wanted} {reached}.")
-    each = _of_sums(proposal) if chosen.method == "sums" else _of_rounds(chosen)
+    if target_result:
+        wanted, least = f"{target_result['target_accuracy']:.1%}", f"{target_result['epsilon']:.3g}"
+        reached = f"is {least} ({target_result['accuracy']:.1%})"
+        console.print_text("", f"The smallest epsilon that reaches {wanted} {reached}.")
+    settings = _of_sums(proposal) if chosen.method == "sums" else _of_rounds(chosen)
     joined = f"{count(graph.n, 'server')}, {count(graph.n_edges, 'link')}"
     people = f"{sum(sizes.records):,} records, {sizes.width - 1} features"
-    chosen_labels = " to ".join(f"{each:.3g}" for each in sizes.chosen)
-    told = f"{joined}, {people}, label epsilon {chosen_labels}."
-    console.show("The plan", console.Grid(("setting", "value"), each), told)
+    chosen_labels = " to ".join(f"{epsilon:.3g}" for epsilon in sizes.epsilon_range)
+    caption = f"{joined}, {people}, label epsilon {chosen_labels}."
+    console.print_table("The plan", console.Grid(("setting", "value"), settings), caption)
     rows = [
         (row.data, significant(row.allowed), significant(row.spent), f"{row.delta:g}")
         for row in proposal.rows
     ]
     columns = (f"against {proposal.budget.whom}", "allowed", "spent", "delta")
-    console.show("The budget", console.Grid(columns, rows))
-    console.show_privacy(proposal.ledger.overview(proposal.budget.colluding))
+    console.print_table("The budget", console.Grid(columns, rows))
+    console.print_privacy(proposal.ledger.overview(proposal.budget.colluding))
     worth = [
-        (_CANDIDATES[name], _range(each.accuracy), _range(each.agreement))
-        for name, each in proposal.candidates.items()
+        (_CANDIDATES[name], _range(candidate.accuracy), _range(candidate.agreement))
+        for name, candidate in proposal.candidates.items()
     ]
     heads = ("who predicts", "right", "as an unprotected model would")
-    console.show("What it is worth", console.Grid(heads, worth), f"{_capital(proposal.verdict)}.")
-    console.say("", *(f"- {reason}." for reason in proposal.reasons))
+    console.print_table(
+        "What it is worth", console.Grid(heads, worth), f"{_capital(proposal.verdict)}."
+    )
+    console.print_text("", *(f"- {reason}." for reason in proposal.reasons))
     if lines:
-        console.say("", "These lines of the study's file settle it:", "", *lines.splitlines())
+        console.print_text(
+            "", "These lines of the study's file settle it:", "", *lines.splitlines()
+        )
     if out is not None:
-        console.list_files({"plan": out})
+        console.print_files({"plan": out})
 
 
 _CANDIDATES = {
@@ -236,8 +257,8 @@ _CANDIDATES = {
 }
 
 
-def _range(found: "Range") -> str:
-    return f"{found.middle:.1%} ({found.low:.0%} to {found.high:.0%})"
+def _range(interval: "Range") -> str:
+    return f"{interval.middle:.1%} ({interval.low:.0%} to {interval.high:.0%})"
 
 
 def _capital(sentence: str) -> str:
@@ -259,13 +280,13 @@ def _of_sums(proposal: "Proposal") -> list[tuple[str, str]]:
 
 def _of_rounds(chosen: "TrainingPlan") -> list[tuple[str, str]]:
     scales = chosen.noise_scale if isinstance(chosen.noise_scale, tuple) else (chosen.noise_scale,)
-    each = f"{min(scales):.4g} to {max(scales):.4g}, by server"
+    by_server = f"{min(scales):.4g} to {max(scales):.4g}, by server"
     return [
         ("method", "rounds"),
         ("rounds (T)", str(chosen.rounds)),
         ("penalty (beta)", f"{chosen.penalty:g}"),
         ("regularization (a)", f"{chosen.regularization:g}"),
-        ("noise scale (V)", f"{scales[0]:.4g}" if min(scales) == max(scales) else each),
+        ("noise scale (V)", f"{scales[0]:.4g}" if min(scales) == max(scales) else by_server),
         ("noise decay (rho)", f"{chosen.noise_decay:.4g}"),
         ("objective bound (R)", f"{chosen.objective_bound:.4g}"),
     ]

@@ -43,7 +43,7 @@ def config(
     """
     from pdml.node.daemon.relay_server import set_up
 
-    made = set_up(
+    setup = set_up(
         file,
         out,
         address=address,
@@ -52,13 +52,13 @@ def config(
         key=key,
         revision=revision,
     )
-    study, pin = made.study, made.relay.fingerprint
-    named = [f"{file} names it now; its hash is {study.hash}"] if made.changed else []
-    told = {"address": made.relay.address, "fingerprint": pin, "config": str(made.config)}
-    console.answer(
+    study, pin = setup.study, setup.relay.fingerprint
+    named = [f"{file} names it now; its hash is {study.hash}"] if setup.changed else []
+    summary = {"address": setup.relay.address, "fingerprint": pin, "config": str(setup.config)}
+    console.print_answer(
         as_json,
-        told | {"study": study.id, "hash": study.hash},
-        f"The relay of {study.id}: {made.config}, certificate key {pin}",
+        summary | {"study": study.id, "hash": study.hash},
+        f"The relay of {study.id}: {setup.config}, certificate key {pin}",
         *named,
     )
 

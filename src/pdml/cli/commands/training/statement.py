@@ -51,9 +51,9 @@ def statement(
     from pdml.statement import statement as state
     from pdml.study import Study
 
-    files = {each: out / name for each, name in file_names(form).items()}
+    files = {kind: out / name for kind, name in file_names(form).items()}
     outputs.check(list(files.values()), force=force)
-    made = state(
+    privacy_statement = state(
         Study.load(study),
         result,
         evaluations=evaluation or (),
@@ -61,10 +61,15 @@ def statement(
         published=_date(published),
     )
     outputs.commit(
-        {path: partial(atomic_write, data=made.text(each)) for each, path in files.items()}
+        {
+            path: partial(atomic_write, data=privacy_statement.text(kind))
+            for kind, path in files.items()
+        }
     )
-    told = made.to_dict() | {"files": {each: str(path) for each, path in files.items()}}
-    console.tell(as_json, told, lambda: _show(made, files))
+    summary = privacy_statement.to_dict() | {
+        "files": {kind: str(path) for kind, path in files.items()}
+    }
+    console.print_result(as_json, summary, lambda: _show(privacy_statement, files))
 
 
 def _date(text: str) -> date | None:
@@ -76,9 +81,9 @@ def _date(text: str) -> date | None:
         ) from None
 
 
-def _show(made: "Statement", files: dict[str, Path]) -> None:
-    page = made.document
-    console.say((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
-    blanks = [f"- {what}" for what in made.missing]
-    console.say("", *page.summary, "", "To be filled in by the organiser:", *blanks)
-    console.list_files({each: path for each, path in files.items()})
+def _show(privacy_statement: "Statement", files: dict[str, Path]) -> None:
+    page = privacy_statement.document
+    console.print_text((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
+    blanks = [f"- {what}" for what in privacy_statement.missing]
+    console.print_text("", *page.summary, "", "To be filled in by the organiser:", *blanks)
+    console.print_files({kind: path for kind, path in files.items()})

@@ -25,32 +25,32 @@ class ByArgument(TyperGroup):
     ) -> Any:
         """The context of the command that the arguments are for; without any, the group's help."""
         options = {name: _options(command) for name, command in self.commands.items()}
-        given = _positional(args, options[TABLE] | options[STUDY])
-        if not given and (not args or {"--help", "-h"} & set(args)):
+        source = _positional(args, options[TABLE] | options[STUDY])
+        if not source and (not args or {"--help", "-h"} & set(args)):
             return super().make_context(info_name, args[:1], parent, **extra)
-        name, other = (STUDY, TABLE) if given.endswith(".toml") else (TABLE, STUDY)
+        name, other = (STUDY, TABLE) if source.endswith(".toml") else (TABLE, STUDY)
         for option in (argument.split("=")[0] for argument in args):
             if option in options[other] and option not in options[name]:
                 raise InvalidInput(
                     f"{option} belongs to {_KINDS[other]} (pdml train {other} --help), and "
-                    f"{given or 'this'} is {_KINDS[name]}"
+                    f"{source or 'this'} is {_KINDS[name]}"
                 )
         return self.commands[name].make_context(info_name, args, parent, **extra)
 
 
 def _options(command: Any) -> dict[str, TyperOption]:
     """By every name they have."""
-    found = [param for param in command.params if isinstance(param, TyperOption)]
-    return {name: option for option in found for name in option.opts}
+    options = [param for param in command.params if isinstance(param, TyperOption)]
+    return {name: option for option in options for name in option.opts}
 
 
-def _positional(args: Sequence[str], known: Mapping[str, TyperOption]) -> str:
+def _positional(args: Sequence[str], options: Mapping[str, TyperOption]) -> str:
     """The first argument that is neither an option nor an option's value."""
     rest = iter(args)
     for argument in rest:
         if not argument.startswith("-") or argument == "-":
             return argument
-        if argument in known and not known[argument].is_flag:
+        if argument in options and not options[argument].is_flag:
             next(rest, "")
     return ""
 

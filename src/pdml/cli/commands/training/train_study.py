@@ -13,8 +13,8 @@ from pdml.errors import EngineError, InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pdml.consortium.job_client import Gathered
-    from pdml.consortium.outcome import Outcome
+    from pdml.consortium.job_client import JobResult
+    from pdml.consortium.outcome import ConsortiumResult
     from pdml.model.model import Model
     from pdml.planning.training_plan import TrainingPlan
     from pdml.study import Study
@@ -67,7 +67,7 @@ def train_study(
     Example, between organisations:
       pdml train study.toml --engine nodes --node alice --job first
     """
-    given = options.given(locals(), options.SETTINGS)
+    plan_options = options.pick_options(locals(), options.SETTINGS)
     if engine not in ENGINES:
         raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     if engine == "nodes":
@@ -85,7 +85,7 @@ def train_study(
             )
         times = {"start_timeout": start_timeout, "round_timeout": round_timeout}
         folder = None if out == Path(".") else out
-        _between(file, node, given, job, folder, as_json, resume=resume, **times)
+        _train_between_nodes(file, node, plan_options, job, folder, as_json, resume=resume, **times)
         return
     if node or resume:
         raise InvalidInput(f"{'--node' if node else '--resume'} belongs to --engine nodes")
@@ -102,46 +102,46 @@ def train_study(
             study,
             dict(_named(text) for text in folders or ()),
             engine=engine,
-            plan=_plan(study, given),
+            plan=_plan(study, plan_options),
             job=job,
             random_state=seed,
             progress=progress,
         )
     page = partial(write, page=training_page(trained))
     outputs.commit({files["report"]: page, files["model"]: trained.model.save})
-    _tell(study, trained.outcome, trained.model, engine, files, as_json)
+    _print_outcome(study, trained.outcome, trained.model, engine, files, as_json)
 
 
-def _between(
+def _train_between_nodes(
     file: Path,
     node: Path,
-    given: dict[str, Any],
+    plan_options: dict[str, Any],
     job: str,
     out: Path | None,
     as_json: bool,
     **how: Any,
 ) -> None:
     from pdml.consortium.job_client import train_nodes
-    from pdml.simulation.study_training import job_name, settled_plan
+    from pdml.simulation.study_training import job_name, resolve_study_plan
     from pdml.study import Study
 
     study = Study.load(file)
-    plan, name = _plan(study, given), job or job_name(study)
+    plan, name = _plan(study, plan_options), job or job_name(study)
     folder = out or Path(f"result-{name}")
     if folder.exists():
         raise InvalidInput(
             f"{folder} exists already: a result is a folder of its own, give another one with --out"
         )
-    rounds = settled_plan(study, plan).rounds
+    rounds = resolve_study_plan(study, plan).rounds
 
     def stopping(job: str) -> None:
-        told = f"job {job} is being stopped at every member; to go on: --job {job} --resume"
-        print(f"pdml: {told}", file=sys.stderr)
+        message = f"job {job} is being stopped at every member; to go on: --job {job} --resume"
+        print(f"pdml: {message}", file=sys.stderr)
 
     with console.bars("round") as tell:
 
-        def progress(told: "Mapping[str, int]") -> None:
-            tell({name: (t, rounds) for name, t in told.items()})
+        def progress(counts: "Mapping[str, int]") -> None:
+            tell({name: (t, rounds) for name, t in counts.items()})
 
         progress({server.name: 0 for server in study.servers})
         ended = train_nodes(
@@ -150,7 +150,7 @@ def _between(
     write_result(ended, folder, as_json=as_json)
 
 
-def write_result(ended: "Gathered", out: Path, *, as_json: bool) -> None:
+def write_result(ended: "JobResult", out: Path, *, as_json: bool) -> None:
     """The folder of a job between organisations, and what is told about it."""
     from pdml.consortium.result_folder import MODEL, PAGE
     from pdml.pages.result_page import result_page
@@ -161,18 +161,18 @@ def write_result(ended: "Gathered", out: Path, *, as_json: bool) -> None:
         job = result.contract.job
         raise EngineError(f"job {job} has no model: {ended.problem}; what was signed is in {out}")
     files = {"report": out / PAGE, "model": out / MODEL, "result": out}
-    if (own := ended.home.house(result.contract.job)).exists():
-        files["house"] = own
-    _tell(result.study, result.outcome, ended.model, "nodes", files, as_json)
+    if (local_model := ended.home.local_model_path(result.contract.job)).exists():
+        files["house"] = local_model
+    _print_outcome(result.study, result.outcome, ended.model, "nodes", files, as_json)
 
 
-def _plan(study: "Study", given: dict[str, Any]) -> "TrainingPlan | None":
+def _plan(study: "Study", plan_options: dict[str, Any]) -> "TrainingPlan | None":
     """The plan that options describe; None without any."""
     from pdml.planning.training_plan import TrainingPlan
 
     if study.plan is not None:
-        options.leave_out(given, f": the study {study.id} settles the plan")
-    return TrainingPlan(**given) if given else None
+        options.refuse_options(plan_options, f": the study {study.id} settles the plan")
+    return TrainingPlan(**plan_options) if plan_options else None
 
 
 def _named(text: str) -> tuple[str, Path]:
@@ -182,9 +182,9 @@ def _named(text: str) -> tuple[str, Path]:
     return name, Path(folder)
 
 
-def _tell(
+def _print_outcome(
     study: "Study",
-    outcome: "Outcome",
+    outcome: "ConsortiumResult",
     model: "Model",
     engine: str,
     files: dict[str, Path],
@@ -193,12 +193,14 @@ def _tell(
     from pdml.pages.result_page import lead, notes_of
 
     def show() -> None:
-        console.show(study.title, console.accuracy_table(outcome.rows, ()), lead(study, outcome))
-        console.show_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
-        console.say("", *notes_of(outcome))
-        console.list_files(files)
+        console.print_table(
+            study.title, console.accuracy_table(outcome.rows, ()), lead(study, outcome)
+        )
+        console.print_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
+        console.print_text("", *notes_of(outcome))
+        console.print_files(files)
         if "house" in files:
-            console.say("", "house.json is made of your exact sums: it is not to be shared.")
+            console.print_text("", "house.json is made of your exact sums: it is not to be shared.")
 
     paths = {"engine": engine, "files": {name: str(path) for name, path in files.items()}}
-    console.tell(as_json, outcome.summary(model) | paths, show)
+    console.print_result(as_json, outcome.summary(model) | paths, show)

@@ -16,7 +16,7 @@ from pdml.cli.options import PLAN, PRIVACY, argument, flag, option
 from pdml.cli.render import console
 
 if TYPE_CHECKING:
-    from pdml.simulation.training_result import Trained
+    from pdml.simulation.training_result import TrainingResult
 
 _LIMITS = ("features_epsilon", "delta", "colluding")
 COLUMNS, _ACCURACY = "The columns", "Accuracy"
@@ -24,7 +24,7 @@ _column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVAC
 _RANGE = "Range of a number, and within what most people lie; repeat."
 _ENCODER = "All this as JSON, as in a model's encoder."
 _MISSING = "A column in which values may be missing; repeat."
-_SPELT = "What stands for a missing value, besides an empty cell."
+_MISSING_VALUES = "What stands for a missing value, besides an empty cell."
 _MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
 _letter = partial(option, panel=PLAN)
 _FROM_DATA = "Take the undeclared ones from the data: a leak."
@@ -57,7 +57,7 @@ def train_table(
     classes: Annotated[str, _column("Classes of the label, in order.", "A,B,...")] = "",
     ignore: Annotated[Texts, _column("A column that is no feature; repeat.", "COLUMN")] = None,
     missing: Annotated[Texts, _column(_MISSING, "COLUMN")] = None,
-    missing_values: Annotated[str, _column(_SPELT, "A,B,...")] = "",
+    missing_values: Annotated[str, _column(_MISSING_VALUES, "A,B,...")] = "",
     maps: Annotated[Texts, _column(_MAP, "MAP", "--map")] = None,
     epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
     epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
@@ -120,14 +120,14 @@ def train_table(
     Example, for data that needs no protection:
       pdml train people.csv --label diagnosis --from-data
     """
-    said = locals()
-    given = options.given(said, (*options.SETTINGS, "method", *_LIMITS))
-    dealt = options.given(said, ("links", "servers"))
+    arguments = locals()
+    plan_options = options.pick_options(arguments, (*options.SETTINGS, "method", *_LIMITS))
+    server_options = options.pick_options(arguments, ("links", "servers"))
     if not label:
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
     from pdml.cli import column_options
     from pdml.cli.commands.people import study_dialogue
-    from pdml.errors import Undeclared
+    from pdml.errors import UndeclaredColumns
     from pdml.pages.training_page import write
     from pdml.pages.training_text import table_page
     from pdml.planning.plan_file import SavedPlan
@@ -135,22 +135,22 @@ def train_table(
 
     files = {"report": out / report, "model": out / model}
     outputs.check(list(files.values()), force=force)
-    agreed: dict[str, Any] = {"topology": topology, "links": links, "n_servers": servers}
+    plan_settings: dict[str, Any] = {"topology": topology, "links": links, "n_servers": servers}
     if plan is None:
-        agreed |= given
+        plan_settings |= plan_options
     else:
-        options.leave_out(given | dealt, " beside --plan: the file settles it")
-        agreed = SavedPlan.load(plan).settings()
+        options.refuse_options(plan_options | server_options, " beside --plan: the file settles it")
+        plan_settings = SavedPlan.load(plan).settings()
     columns = column_options.Columns(
-        **{name: said[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
+        **{name: arguments[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
         missing=missing,
         missing_values=missing_values,
     )
-    command = ["pdml", "train", str(data), "--label", label, *columns.typed()]
-    settings = columns.settings() | agreed
+    command = ["pdml", "train", str(data), "--label", label, *columns.to_arguments()]
+    settings = columns.settings() | plan_settings
 
-    def train() -> "Trained":
-        with console.progress("Training") as hear, _told_below():
+    def train() -> "TrainingResult":
+        with console.progress("Training") as on_progress, _suppress_utility_warning():
             return train_table(
                 data,
                 label,
@@ -165,30 +165,38 @@ def train_table(
                 norm_bound=norm_bound,
                 engine=engine,
                 diagnostics=diagnostics,
-                on_round=hear,
+                on_round=on_progress,
                 random_state=seed,
                 **settings,
             )
 
-    with column_options.in_options(command):
+    with column_options.suggest_options(command):
         try:
             trained = train()
-        except Undeclared as error:
+        except UndeclaredColumns as error:
             if as_json or not sys.stdin.isatty():
                 raise
-            asked = study_dialogue.attributes_of(error)
-            settings["attributes"] += asked
-            told = [word for one in asked for word in column_options.spelt(one)]
-            console.say(f"The same without questions: {column_options.line([*command, *told])}")
+            attributes = study_dialogue.ask_attributes(error)
+            settings["attributes"] += attributes
+            words = [
+                word
+                for attribute in attributes
+                for word in column_options.format_declaration(attribute)
+            ]
+            console.print_text(
+                f"The same without questions: {column_options.format_command([*command, *words])}"
+            )
             trained = train()
     page = partial(write, page=table_page(trained))
     outputs.commit({files["report"]: page, files["model"]: trained.model.save})
     paths = {name: str(path) for name, path in files.items()}
-    console.tell(as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files))
+    console.print_result(
+        as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files)
+    )
 
 
 @contextmanager
-def _told_below() -> Iterator[None]:
+def _suppress_utility_warning() -> Iterator[None]:
     """What a fit warns of is said in words, on the screen and on the page."""
     from pdml.errors import PrivacyUtilityWarning
 
@@ -197,37 +205,37 @@ def _told_below() -> Iterator[None]:
         yield
 
 
-def _weakness(trained: "Trained") -> Iterator[str]:
+def _weakness(trained: "TrainingResult") -> Iterator[str]:
     """As `pdml study check` says it of a menu; of no randomisation at all the table does."""
     from pdml.mechanisms.label_flip import is_weak
     from pdml.study.study_summary import weakness
 
-    known = trained.ledger.reports
-    chosen = [] if known is None else known.epsilons[known.epsilons < inf].tolist()
+    reports = trained.ledger.reports
+    chosen = [] if reports is None else reports.epsilons[reports.epsilons < inf].tolist()
     micro = round(1e6 * max(chosen, default=0.0))
     if is_weak(micro):
         column = trained.epsilon_column
         yield f"--epsilon{f'-column {column}' if column else ''}: {weakness(micro)}."
 
 
-def _show(trained: "Trained", files: dict[str, Path]) -> None:
+def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
     from pdml.cli.render import evaluation_tables, training_tables
-    from pdml.pages.training_text import assessed, measured_on, table_lead
+    from pdml.pages.training_text import assess, measured_on, table_lead
     from pdml.simulation.training_result import INSIDE
 
-    totals = training_tables.beside(trained)
+    totals = training_tables.comparison_rows(trained)
     hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
     if trained.simulation.diagnostics:
         hint = ""  # the leak is named below
-    console.show(
+    console.print_table(
         "How accurate is it?",
         console.accuracy_table(trained.rows, totals),
         table_lead(trained),
         f"Accuracy: {measured_on(trained)}{hint}.",
     )
-    if (view := assessed(trained)) is not None:
+    if (view := assess(trained)) is not None:
         evaluation_tables.show(view, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
-    told = [f"Leak: {sentence}." for sentence in leaks]
-    training_tables.show(trained, *told, *_weakness(trained))
-    console.list_files(files)
+    remarks_below = [f"Leak: {sentence}." for sentence in leaks]
+    training_tables.show(trained, *remarks_below, *_weakness(trained))
+    console.print_files(files)

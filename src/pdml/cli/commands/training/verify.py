@@ -8,7 +8,7 @@ from pdml.cli.render import console
 from pdml.errors import plain
 
 if TYPE_CHECKING:
-    from pdml.consortium.signed_counts import Evaluated
+    from pdml.consortium.signed_counts import PooledEvaluation
     from pdml.consortium.verdict import Verification
 
 _EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
@@ -56,31 +56,37 @@ def verify(
     from pdml.study import Study
 
     wanted = Study.load(study).hash if study is not None else ""
-    found = verify_result(result, page=result_page, study=wanted, allow_unchecked=allow_unchecked)
-    checked = verify_evaluations(result, evaluation) if evaluation and found.ok else None
-    told = found.to_dict() | ({} if checked is None else {"evaluation": checked.to_dict()})
-    console.tell(as_json, told, lambda: _show(found, wanted, checked))
-    found.check()
+    verification = verify_result(
+        result, page=result_page, study=wanted, allow_unchecked=allow_unchecked
+    )
+    checked = verify_evaluations(result, evaluation) if evaluation and verification.ok else None
+    summary = verification.to_dict() | (
+        {} if checked is None else {"evaluation": checked.to_dict()}
+    )
+    console.print_result(as_json, summary, lambda: _show(verification, wanted, checked))
+    verification.check()
 
 
-def _show(found: "Verification", wanted: str, checked: "Evaluated | None") -> None:
+def _show(verification: "Verification", wanted: str, checked: "PooledEvaluation | None") -> None:
     from pdml.formatting import numbers
 
-    said = []
-    if found.study:
-        known = "yours" if found.study == wanted else "not yours"
-        whose = known if wanted else "is this the one you agreed on?"
-        said.append(f"study {found.study_id}, hash {found.study}: {whose}")
-    said += [f"- {plain(problem.sentence)}" for problem in found.problems]
-    if found.ok:
-        rounds = numbers.count(found.rounds, "round")
-        said.append(f"job {found.job}, {rounds}, signed by {', '.join(found.servers)}")
-        said += ["Verified:", *(f"- {sentence}" for sentence in found.checked)]
-        said += ["Not checked:", *(f"- {sentence}" for sentence in found.not_checked)]
-    console.say(*said, whole=True)
+    lines = []
+    if verification.study:
+        owner = "yours" if verification.study == wanted else "not yours"
+        whose = owner if wanted else "is this the one you agreed on?"
+        lines.append(f"study {verification.study_id}, hash {verification.study}: {whose}")
+    lines += [f"- {plain(problem.sentence)}" for problem in verification.problems]
+    if verification.ok:
+        rounds = numbers.count(verification.rounds, "round")
+        lines.append(
+            f"job {verification.job}, {rounds}, signed by {', '.join(verification.servers)}"
+        )
+        lines += ["Verified:", *(f"- {sentence}" for sentence in verification.checked)]
+        lines += ["Not checked:", *(f"- {sentence}" for sentence in verification.not_checked)]
+    console.print_text(*lines, whole=True)
     if checked is not None:
         from pdml.cli.render import evaluation_tables
         from pdml.pages.evaluation_text import Assessment
 
         evaluation_tables.show(Assessment(evaluation=checked.evaluation))
-        console.say("", *map(plain, checked.sentences()), whole=True)
+        console.print_text("", *map(plain, checked.sentences()), whole=True)
