@@ -48,7 +48,7 @@ test-fast: $(READY) ## the inner loop: the rooms that carry the proofs, in under
 # What runs lines of the rooms below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
 MEASURED := tests/study/test_sensitive.py tests/numerics tests/mechanisms tests/accounting tests/training tests/node tests/cli/test_node_command.py tests/consortium/test_equivocation.py tests/test_formats.py
 
-coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/coverage.md (minutes)
+coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/evaluation/coverage.md (minutes)
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	COVERAGE_FILE="$$scratch/data" $(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
 		--cov=pdml.numerics --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \

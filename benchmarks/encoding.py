@@ -1,5 +1,5 @@
 """How rows should be made of declared columns: accuracies of one exchange of sums on made-up tables
-of raw numbers and categories (docs/encoding.md).
+of raw numbers and categories (docs/concepts/encoding.md).
 
     python -m benchmarks.encoding 100 400 [careless | wide]    # seeds 100 to 499
 

@@ -215,7 +215,7 @@ def compare(first, many):
 
 
 def tutorial(seed, records=6000, tested=20_000):
-    """The table of docs/tutorials/table.md, and what is declared of it."""
+    """The table of docs/guide/tutorial-table.md, and what is declared of it."""
     rng = np.random.default_rng(seed)
     many = records + tested
     age, shifts = rng.integers(18, 101, size=many), rng.integers(0, 11, size=many)

@@ -110,5 +110,5 @@ figure.tight_layout()
 figure.savefig("consortium.svg")
 
 # %% [markdown]
-# Between real organisations: [the consortium](../consortium.md). Why a total can be hidden:
-# [one exchange of totals](../sums.md).
+# Between real organisations: [the consortium](../guide/consortium.md). Why a total can be hidden:
+# [one exchange of totals](../concepts/sums.md).

@@ -102,4 +102,4 @@ figure.savefig("different_epsilons.svg")
 
 # %% [markdown]
 # A study declares the menu (`epsilon = { menu = [0.4, 1.0, 2.0] }`), and its page explains the
-# choice to people: [write a study](../study.md).
+# choice to people: [write a study](../guide/study.md).

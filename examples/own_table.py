@@ -154,5 +154,5 @@ model = load_model("model.json")
 print(model.predict(model.features(x_test))[:5])
 
 # %% [markdown]
-# On a file, from the command line: [a table on your own machine](../tutorials/table.md). In
-# scikit-learn without pdml, as ONNX, or in MLflow: [use a model elsewhere](../export.md).
+# On a file, from the command line: [a table on your own machine](../guide/tutorial-table.md). In
+# scikit-learn without pdml, as ONNX, or in MLflow: [use a model elsewhere](../guide/export.md).

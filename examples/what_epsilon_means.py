@@ -96,4 +96,4 @@ figure.savefig("what_epsilon_means.svg")
 
 # %% [markdown]
 # `pdml audit` does this against every part of the product, with a bound on its own errors: see
-# [the audit](../audit.md).
+# [the audit](../guide/audit.md).

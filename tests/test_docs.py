@@ -33,14 +33,14 @@ def test_the_readme_s_lines_run(tmp_path, monkeypatch, capsys):
 
 def test_the_ten_lines_of_the_site_run(capsys):
     (code,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/ways/scientist.md").read_text(), flags=re.S
+        r"```python\n(.*?)```", (ROOT / "docs/guide/data-scientist.md").read_text(), flags=re.S
     )
     exec(code, {})
     shown = capsys.readouterr().out
     assert float(re.findall(r"accuracy (0\.\d+)", shown)[0]) > 0.95 and "features" in shown
 
 
-@pytest.mark.parametrize("name", ["guarantees.md", "ways/contributor.md", "index.md"])
+@pytest.mark.parametrize("name", ["concepts/guarantees.md", "guide/participant.md", "index.md"])
 def test_what_is_for_everybody_has_no_greek_letter(name):
     assert re.findall(r"[\u0370-\u03ff\u1f00-\u1fff]", (ROOT / "docs" / name).read_text()) == []
 

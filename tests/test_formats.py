@@ -421,7 +421,7 @@ def test_a_version_is_refused_by_a_sentence_that_says_what_is_read():
 
 
 def test_the_table_of_the_docs_is_the_table_of_the_code():
-    text = (ROOT / "docs" / "compatibility.md").read_text()
+    text = (ROOT / "docs" / "concepts/compatibility.md").read_text()
     rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \| (\d+) \|", text, flags=re.M)
     told = {name: (int(version), int(oldest)) for name, version, oldest in rows}
     assert told == {name: (one.version, one.oldest) for name, one in FORMATS.items()}

@@ -60,7 +60,11 @@ def test_the_source_archive_can_make_the_same(built):
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md"} <= names
-    assert {"src/pdml/py.typed", "tests/vectors/events.json", "docs/compatibility.md"} <= names
+    assert {
+        "src/pdml/py.typed",
+        "tests/vectors/events.json",
+        "docs/concepts/compatibility.md",
+    } <= names
     assert not any(".venv" in name or "__pycache__" in name for name in names)
 
 

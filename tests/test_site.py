@@ -205,6 +205,6 @@ def test_a_command_or_option_that_is_gone_is_noticed():
 
 
 def test_underscores_of_formulas_survive():
-    text = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8").split("\n\n")[2]
+    text = (ROOT / "docs" / "proofs/privacy.md").read_text(encoding="utf-8").split("\n\n")[2]
     shown = Markdown(extensions=[reference.Asterisks()]).convert(text)
     assert text.count("_") == shown.count("_") > 10 and "<strong>Neighbours</strong>" in shown

@@ -1,4 +1,4 @@
-"""Write docs/coverage.md: the lines of the rooms that carry proofs which no test runs, each with the
+"""Write docs/evaluation/coverage.md: the lines of the rooms that carry proofs which no test runs, each with the
 reason why that is so.
 
     python tests/uncovered.py coverage.json
@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "coverage.md"
+PAGE = ROOT / "docs" / "evaluation/coverage.md"
 ROOMS = ("numerics", "mechanisms", "accounting", "node")
 ALL, TIMING = "...", "timing:"
 HEAD = """\

@@ -1,8 +1,8 @@
 """What is written today must be read tomorrow: a version for everything that outlives a process or
 leaves it.
 
-Each module that writes such a format has its `Format` beside it; docs/compatibility.md lists them,
-with what is promised. What carries no version is version 1.
+Each module that writes such a format has its `Format` beside it; docs/concepts/compatibility.md
+lists them, with what is promised. What carries no version is version 1.
 """
 
 import re
@@ -86,7 +86,7 @@ class Format:
     Parameters
     ----------
     name : str
-        As people hear it, and as docs/compatibility.md has it.
+        As people hear it, and as docs/concepts/compatibility.md has it.
     version : int
         The one that is written.
     oldest : int, optional

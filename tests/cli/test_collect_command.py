@@ -232,6 +232,6 @@ def test_a_collection_is_erased_early_only_if_told_to(capsys: pytest.CaptureFixt
 
 
 def test_every_command_is_told() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "collect.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "guide/collect.md").read_text(encoding="utf-8")
     names = {getattr(each.callback, "__name__", "") for each in collect.registered_commands}
     assert set(re.findall(r"pdml collect (\w+)", text)) == names

@@ -1,4 +1,4 @@
-"""`pdml node`, `pdml relay`, `pdml study add-server`, with the study of docs/consortium.md."""
+"""`pdml node`, `pdml relay`, `pdml study add-server`, with the study of docs/guide/consortium.md."""
 
 import contextlib
 import html
@@ -19,7 +19,7 @@ from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage import control_db
 from pdml.node.storage.node_dir import NodeDirectory
 
-DOC = Path(__file__).parents[2] / "docs" / "consortium.md"
+DOC = Path(__file__).parents[2] / "docs" / "guide/consortium.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.DOTALL)
 STUDY = BLOCKS[0].split("<<'END'\n")[1].split("END\n")[0]
 

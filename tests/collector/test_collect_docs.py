@@ -1,4 +1,4 @@
-"""docs/collect.md stays true: codes and statuses, routes and commands."""
+"""docs/guide/collect.md stays true: codes and statuses, routes and commands."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from pdml.collector.http.openapi import document
 from pdml.collector.intake.report_rules import Rules
 from pdml.study.messages import MAX_BATCH, PROBLEMS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "collect.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "guide/collect.md").read_text()
 
 
 def test_the_table_of_problems_is_the_table_of_problems():

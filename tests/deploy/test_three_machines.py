@@ -1,4 +1,4 @@
-"""docs/deploy.md, as far as one machine can play three: a network of its own for each organisation,
+"""docs/guide/deploy.md, as far as one machine can play three: a network of its own for each organisation,
 and nothing between them but the relay."""
 
 import contextlib

@@ -74,7 +74,7 @@ def test_the_exposure_is_as_low_as_documented(installed: Path, name: str) -> Non
     )
     exposure = float(re.findall(r"exposure level for \S+: ([\d.]+)", said)[0])
     assert exposure < 2.0
-    assert f"{exposure:g}" in (ROOT / "docs" / "deploy.md").read_text()
+    assert f"{exposure:g}" in (ROOT / "docs" / "guide/deploy.md").read_text()
     (installed / "pdml-.service.d" / "hardening.conf").unlink()
     said = analyse(
         installed, "security", "--offline=true", "--no-pager", str(installed / f"{name}.service")

@@ -777,7 +777,7 @@ def test_the_entry_says_what_the_budget_allows_or_the_ledger_has_spent():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_registrys_own_schema_accepts_the_entry(name):
-    """Its schema is a file of another project, and not kept here: see docs/statement.md."""
+    """Its schema is a file of another project, and not kept here: see docs/guide/statement.md."""
     path = os.environ.get("PDML_REGISTRY_SCHEMA")
     if not path:
         pytest.skip(

@@ -177,7 +177,7 @@ def test_the_documentation_s_example_translates_that_of_a_study() -> None:
     docs = Path(__file__).parents[2] / "docs"
     study, words = (
         re.search(r"```toml\n(.*?)```", (docs / name).read_text(encoding="utf-8"), flags=re.S)
-        for name in ("study.md", "languages.md")
+        for name in ("guide/study.md", "guide/languages.md")
     )
     assert study and words
     text = study[1].replace("[study]", '[study]\nlanguage = "en"', 1)

@@ -471,7 +471,7 @@ def test_settings_enter_the_hash_if_they_are_written_or_differ_from_their_defaul
 
 
 def test_the_documentation_s_example_is_a_study_and_names_the_fields_of_a_report() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "study.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guide/study.md").read_text(encoding="utf-8")
     example, maps = re.findall(r"```toml\n(.*?)```", page, flags=re.S)
     assert Study.from_text(example).id == "hiv-2026"
     assert len(Study.from_text(example + maps).encoder.maps) == 4

@@ -28,10 +28,10 @@ ASKED = ("pdml study new  ", "pdml contribute study.toml --server alice  ")  # i
 ELSEWHERE = {
     "README.md": "`make` is what CI calls; its sentences are walked in test_own_table.py, its Python in tests/test_docs.py",
     "docs/index.md": "`make demo` is what CI calls",
-    "docs/ways/researcher.md": "minutes of measuring: `make reproduce`, `make audit`",
-    "docs/baselines.md": "minutes of measuring: `make reproduce`",
-    "docs/figures.md": "minutes of measuring: `make reproduce`",
-    "docs/deploy.md": "root on three machines: tests/deploy",
+    "docs/guide/researcher.md": "minutes of measuring: `make reproduce`, `make audit`",
+    "docs/evaluation/baselines.md": "minutes of measuring: `make reproduce`",
+    "docs/evaluation/figures.md": "minutes of measuring: `make reproduce`",
+    "docs/guide/deploy.md": "root on three machines: tests/deploy",
 }
 
 
@@ -105,7 +105,7 @@ def reader(tmp_path: Path) -> Reader:
 
 def test_two_nodes_and_what_follows(reader: Reader) -> None:
     """Two nodes, then what a result and a table are good for."""
-    shown = reader.paste("consortium.md")
+    shown = reader.paste("guide/consortium.md")
     result = reader.folder / "result"
     assert (result / "report.html").exists()
     assert shown.count("model.json is what the statements give, compared to the byte") == 2
@@ -116,7 +116,7 @@ def test_two_nodes_and_what_follows(reader: Reader) -> None:
     assert model["provenance"]["labels_randomised_by"] == ["operator"] * 2
     assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")
 
-    shown = reader.paste("tutorials/table.md")
+    shown = reader.paste("guide/tutorial-table.md")
     first, second = (
         json.loads((reader.folder / name / "model.json").read_text())
         for name in ("first", "second")
@@ -130,7 +130,7 @@ def test_two_nodes_and_what_follows(reader: Reader) -> None:
     assert all(line["epsilon"] <= 0.5 for line in spent)
 
     kept = "rm evaluation.html\ncp others.csv held-back.csv\nhead -n 401 alice.csv > {0}\nhead -n 301 bob.csv > {1}"
-    reader.paste("evaluating.md", before={0: kept.format("alice-kept.csv", "bob-kept.csv")})
+    reader.paste("guide/evaluate.md", before={0: kept.format("alice-kept.csv", "bob-kept.csv")})
     assert (reader.folder / "evaluation.html").exists()
     assert (reader.folder / "checked" / "statement.html").exists()
 
@@ -138,14 +138,14 @@ def test_two_nodes_and_what_follows(reader: Reader) -> None:
     pytest.importorskip("onnx")
     table = "import pandas\nframe = pandas.read_csv('alice.csv').drop(columns='diagnosed')\n"
     here = "cp result/model.json result/report.html .\nrm -f model.onnx"
-    reader.paste("export.md", before={0: here, 1: "rm model.onnx"}, python=table)
+    reader.paste("guide/export.md", before={0: here, 1: "rm model.onnx"}, python=table)
     assert (reader.folder / "predict.html").exists()
-    reader.paste("statement.md")
+    reader.paste("guide/statement.md")
     assert (reader.folder / "statement.md").exists()
 
 
 def test_a_question(reader: Reader) -> None:
-    shown = reader.paste("tutorials/question.md")
+    shown = reader.paste("guide/tutorial-study.md")
     assert shown.count("2,000 of 2,000 reports are stored.") == 2
     assert "Stored by north" in shown and "2,001 reports are frozen in north-data" in shown
     assert "2,000 reports are frozen in south-data" in shown
@@ -172,16 +172,16 @@ until grep -q Collecting serve.log; do sleep 0.2; done
 
 
 def test_asking_people(reader: Reader) -> None:
-    """The study of docs/study.md, collected by its first server, and everything that its people
+    """The study of docs/guide/study.md, collected by its first server, and everything that its people
     may do.
     """
     (example, *_) = re.findall(
-        r"```toml\n(.*?)```", (ROOT / "docs/study.md").read_text(), flags=re.S
+        r"```toml\n(.*?)```", (ROOT / "docs/guide/study.md").read_text(), flags=re.S
     )
     here = example.replace("https://alice.example", f"http://127.0.0.1:{reader.ports['8700']}")
     here = re.sub(r"^closes = .*\n", "", here, flags=re.M)
     (reader.folder / "study.toml").write_text(re.sub("= 2027-", "= 2090-", here))
-    shown = reader.paste("study.md", before={1: PEOPLE})
+    shown = reader.paste("guide/study.md", before={1: PEOPLE})
     assert "is a valid study" in shown and (reader.folder / "mine.toml").exists()
 
     invited = "pdml collect invite study.toml --server alice --count 3 --out first.csv"
@@ -193,7 +193,7 @@ echo '{"age": 30, "sex": "male"}' > mine.json
 LINK=$(sed -n 2p first.csv | grep -o 'http[^,]*')
 """
     shown = reader.paste(
-        "contribute.md",
+        "guide/contribute.md",
         before={0: f"{invited}\n{SERVE}{link}\n{mine}", 1: other},
         words={
             "https://alice.example": "alice",
@@ -203,7 +203,7 @@ LINK=$(sed -n 2p first.csv | grep -o 'http[^,]*')
     assert "100 of 100 reports are stored." in shown
     taken = 'ID=$(grep -o \'"id":"[0-9a-f]*\' people.receipts.ndjson | head -n 1 | tail -c 33)'
     shown = reader.paste(
-        "collect.md",
+        "guide/collect.md",
         before={0: taken},
         words={"0123456789abcdef0123456789abcdef": "$ID", "tokens.csv": "more.csv"},
     )
@@ -218,13 +218,13 @@ from pdml import PDMLClassifier
 from pdml.research.datasets import twonorm
 x, y = twonorm(600, np.random.default_rng(0))
 """
-    reader.paste("defaults.md", python=rows)
-    reader.paste("encoding.md", python=rows)
-    reader.paste("sums.md", python=rows)
+    reader.paste("guide/defaults.md", python=rows)
+    reader.paste("concepts/encoding.md", python=rows)
+    reader.paste("concepts/sums.md", python=rows)
 
 
 def test_data_sets_that_are_here(reader: Reader, data_dir: Path) -> None:
-    shown = reader.paste("data.md")
+    shown = reader.paste("guide/data.md")
     assert shown.count("checked") >= 9 and str(data_dir) in shown
 
 

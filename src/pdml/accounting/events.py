@@ -85,7 +85,8 @@ class IterateReleased:
 
 @dataclass(frozen=True, kw_only=True)
 class SumsReleased:
-    """Server i sent its two sums Q_i and S_i once, each with Gaussian noise (docs/sums.md).
+    """Server i sent its two sums Q_i and S_i once, each with Gaussian noise
+    (docs/concepts/sums.md).
 
     The shifts bound how far one reported label moves Q_i, one whole record moves Q_i, and one
     record moves S_i (Frobenius norm), for people whose label has ``epsilon``, the largest in use.
@@ -112,7 +113,7 @@ class SumsReleased:
 @dataclass(frozen=True, kw_only=True)
 class CountsReleased:
     """Somebody who has records with their *true* labels told once how often a model is right on
-    them: a table of counts, each with Gaussian noise (docs/evaluating.md).
+    them: a table of counts, each with Gaussian noise (docs/guide/evaluate.md).
 
     ``shift`` bounds how far one record, or its label alone, moves the table in Euclidean norm. No
     device's coin stands before these labels, and whoever counts them has them.

@@ -1,4 +1,4 @@
-"""What can be learnt of answers that went through coins of their own (docs/attributes.md).
+"""What can be learnt of answers that went through coins of their own (docs/concepts/attributes.md).
 
 A device reports a level that chance has decided, once for all trainings: against whoever receives
 the report that is ε, pure, and no training weakens it. Against other servers the report is hidden a
@@ -106,8 +106,8 @@ def rows(sent: Sequence[EventGroups]) -> tuple[AnswerRow, ...]:
 def features(sent: Sequence[EventGroups]) -> AnswerRow | None:
     """The row of features, where no server has any of them as they are; None elsewhere.
 
-    The row is about replacing a record (docs/attributes.md). That replaces its label, too, whose
-    coin therefore adds to those of the answers.
+    The row is about replacing a record (docs/concepts/attributes.md). That replaces its label, too,
+    whose coin therefore adds to those of the answers.
     """
     if not sent or any(groups.in_clear for groups in sent):
         return None

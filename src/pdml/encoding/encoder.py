@@ -59,7 +59,7 @@ class Encoder:
     attributes : tuple of Number or Category
         The questions.
     version : int
-        1 or 2: what becomes of an answer (docs/encoding.md).
+        1 or 2: what becomes of an answer (docs/concepts/encoding.md).
     missing_values : tuple of str
         What stands for no answer in a table, besides an empty cell and a null, which always do.
         Version 2.

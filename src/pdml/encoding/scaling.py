@@ -1,4 +1,4 @@
-"""From declared numbers and categories to rows of norm at most 1 (docs/encoding.md).
+"""From declared numbers and categories to rows of norm at most 1 (docs/concepts/encoding.md).
 
     number    e = clip((v - typical)/spread, ±3): most people lie within typical ± spread;
     category  e_l = 1 - 1/L for the level that was chosen and -1/L for the other L - 1;

@@ -1,4 +1,5 @@
-"""An evaluation that may be shown: figures from a table of counts with noise (docs/evaluating.md).
+"""An evaluation that may be shown: figures from a table of counts with noise
+(docs/guide/evaluate.md).
 
 Everything here but `evaluate_privately` is post-processing of what was released. The number of
 records is public, as everywhere where one record replaces another, so that the noisy counts are

@@ -1,4 +1,4 @@
-"""Answers that went through a coin, as rows and sums take them (docs/attributes.md).
+"""Answers that went through a coin, as rows and sums take them (docs/concepts/attributes.md).
 
 An answer with L levels is reported as l' by L-ary randomised response with ε. Its centred and
 de-biased code
@@ -16,7 +16,7 @@ e_l e_lᵀ = diag(e_l): the block is replaced by what is linear in c,
     (e_l - 1/L)(e_l - 1/L)ᵀ = E[diag(c) + I/L - (c1ᵀ + 1cᵀ)/L - 11ᵀ/L²].
 
 That never moves S farther than the block that it replaces (w >= 1), so that every bound on one
-record's influence stays (docs/attributes.md has the proof).
+record's influence stays (docs/concepts/attributes.md has the proof).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ CONSTANT = 0.2  # the last entry of a row, for the intercept
 MARGIN = 1 - 2.0**-20  # the longest norm: outweighs the rounding of every entry to float32
 _MILLION = 1_000_000
 _UNIT = 1 << 40
-_UNEVEN = 4.0  # chosen on made-up populations (docs/attributes.md)
+_UNEVEN = 4.0  # chosen on made-up populations (docs/concepts/attributes.md)
 
 
 @dataclass(frozen=True, kw_only=True)

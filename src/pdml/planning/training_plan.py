@@ -73,8 +73,8 @@ class TrainingPlan:
     loss : str
         "logistic", "matsushita" or "square"; from three classes on "logistic" alone.
     method : str
-        "rounds" is ADMM, as in the paper; "sums" is one exchange (docs/sums.md): every server
-        sends Q_i and S_i once.
+        "rounds" is ADMM, as in the paper; "sums" is one exchange (docs/concepts/sums.md): every
+        server sends Q_i and S_i once.
     label_noise : float
         Of sums: σ_Q, the noise that protects a record in the first.
     square_noise : float

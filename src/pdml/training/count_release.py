@@ -1,5 +1,5 @@
 """An evaluation as one release: how often a model is right, and how sure it was, counted with noise
-(docs/evaluating.md).
+(docs/guide/evaluate.md).
 
 The table has a cell for each true class, each class that a model chose, and each bin of how sure it
 was. A record stands in one cell, so that another record in its place, or another label, lowers one

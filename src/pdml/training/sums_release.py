@@ -1,4 +1,5 @@
-"""One server's part in one exchange of sums, and what all parts together tell (docs/sums.md).
+"""One server's part in one exchange of sums, and what all parts together tell
+(docs/concepts/sums.md).
 
 A release is one row of whole numbers (units of 2^-24): Q_i row by row, the upper triangle of S_i
 row by row, and V_i, which depends on nobody's answers and has no noise. Totals of such rows are

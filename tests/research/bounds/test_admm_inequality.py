@@ -1,4 +1,4 @@
-"""The inequality behind the corrected Theorem 1, on the real engine, path by path (docs/bounds.md,
+"""The inequality behind the corrected Theorem 1, on the real engine, path by path (docs/proofs/bounds.md,
 "Perturbed ADMM").
 
 For every path of θ and every consensus w⋆, with r(k) = Q Σ_{s<=k} w̃(s) and e(k) = w̃(k) - w⋆,

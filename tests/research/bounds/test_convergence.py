@@ -37,7 +37,7 @@ def best(graph: Graph, which: str) -> float:
 
 
 def test_the_condition_fails_on_random_graphs_of_the_paper_s_size() -> None:
-    """At best 0.011 over 200 graphs of 10 servers and 13 links (docs/errata.md); 40 of them
+    """At best 0.011 over 200 graphs of 10 servers and 13 links (docs/proofs/errata.md); 40 of them
     here.
     """
     rng = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def test_the_condition_fails_on_random_graphs_of_the_paper_s_size() -> None:
 @given(seed=st.integers(0, 2**32 - 1), a=st.floats(1e-3, 100))
 @settings(max_examples=60, deadline=None)
 def test_it_fails_on_every_graph_of_10_servers_and_13_links(seed: int, a: float) -> None:
-    """The steps of the proof (docs/errata.md, section 11), each on its own, with the constants as
+    """The steps of the proof (docs/proofs/errata.md, section 11), each on its own, with the constants as
     printed and as corrected.
     """
     graph = Graph.random(10, 13, np.random.default_rng(seed))

@@ -4,7 +4,7 @@ sealed bytes have got to.
 Databases forget slowly. PostgreSQL keeps an erased row in its tables' files and in its log, SQLite
 in its log and its free pages, and a backup of either keeps it for good. So the database holds
 reports sealed, and what opens them lies here, in slots of 32 bytes that are overwritten in place.
-docs/collect.md says what that can and cannot do.
+docs/guide/collect.md says what that can and cannot do.
 
     FOLDER/ring       whose keys these are
     FOLDER/0.keys     a page that says how far its slots are settled, then the slots;

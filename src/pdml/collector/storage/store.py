@@ -1,7 +1,7 @@
 """What a collection keeps, and what every store promises about it; `sqlite` and `postgres` keep it.
 
 A database holds one collection: the reports of one study at one server, sealed, while their keys
-lie in a folder (`keys`). docs/collect.md tells each row's life.
+lie in a folder (`keys`). docs/guide/collect.md tells each row's life.
 """
 
 import hmac

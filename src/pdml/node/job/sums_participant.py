@@ -1,5 +1,5 @@
 """One exchange of sums at a node: the one row that it sends, masked or not, and what no honest row
-can hold (docs/sums.md, `mechanisms.masks`).
+can hold (docs/concepts/sums.md, `mechanisms.masks`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -145,7 +145,7 @@ class JobTerms:
         The gradient of every J̃_i at 0 is at most |slope| B + |η|/n, and the sum over servers is
         a-strongly convex, so an optimum is at most n/a times that long. A peer that sends more is
         broken or hostile; it is not robustness against smaller lies: these can pull an honest
-        server past the cap, which stops before (`release_bound`, docs/solver.md).
+        server past the cap, which stops before (`release_bound`, docs/proofs/solver.md).
         """
         longest = len(self.servers) * self._slope / self.plan.regularization
         return 10 * (longest + self._noise)
@@ -180,7 +180,7 @@ class JobTerms:
         -------
         float
             w_i minimises J̃_i(w) - pull'w + β d |w|², which is (a/n + 2 β d)-strongly convex with
-            a gradient of at most slope + pull at 0; and six σ of noise (docs/solver.md).
+            a gradient of at most slope + pull at 0; and six σ of noise (docs/proofs/solver.md).
         """
         plan, degree = self.plan, len(self.neighbours(server))
         curvature = plan.regularization / len(self.servers) + 2 * plan.penalty * degree

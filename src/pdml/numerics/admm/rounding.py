@@ -1,4 +1,5 @@
-"""What rounding can do to a certificate: constants of the theorem that docs/solver.md proves.
+"""What rounding can do to a certificate: constants of the theorem that docs/proofs/solver.md
+proves.
 
 Each counts roundings along the longest way through a computation, whatever the order of its sums,
 so that BLAS, SciPy, NumPy's pairwise sums and the compiled loops are covered alike.

@@ -1,4 +1,5 @@
-"""The second moments S/V behind a noisy sum of squares (docs/sums.md, "S without its noise").
+"""The second moments S/V behind a noisy sum of squares (docs/concepts/sums.md, "S without its
+noise").
 
 Privacy noise on S is a symmetric Gaussian matrix: deviation σ on the diagonal, σ/√2 beside it. Its
 spectrum is a semicircle of radius R = √(2d)·σ, often wider than all of S. Three estimates, each

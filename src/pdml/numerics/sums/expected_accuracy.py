@@ -1,5 +1,5 @@
 """How good the model from totals is, told by the same totals: no record is read, nothing more is
-released (docs/sums.md, "A forecast after the exchange").
+released (docs/concepts/sums.md, "A forecast after the exchange").
 
 Totals whose noise is split (`numerics.sums.noise_split`) tell E[y z], E[z²] and E[z] of a model's
 margins z without bias. A posterior of these numbers and of E[y], and classes that are Gaussian

@@ -1,5 +1,5 @@
 """From noisy totals to a model: the one function that turns (Q, S), their noise levels and public
-sizes into weights (docs/sums.md).
+sizes into weights (docs/concepts/sums.md).
 
 Everything here is post-processing of what was released: it may be repeated and changed at will, and
 costs no privacy.

@@ -1,4 +1,4 @@
-"""Two sums are all that a linear model needs of the records (docs/sums.md).
+"""Two sums are all that a linear model needs of the records (docs/concepts/sums.md).
 
     Q = Σ_j v_j c ŷ_j x_jᵀ  (C, d),        S = Σ_j v_j x_j x_jᵀ  (d, d),        V = Σ_j v_j
 

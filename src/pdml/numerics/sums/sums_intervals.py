@@ -1,5 +1,5 @@
 """How far noise moves each weight of the model from totals, told by the same totals: no record is
-read, nothing more is released (docs/evaluating.md).
+read, nothing more is released (docs/guide/evaluate.md).
 
 The law of what was added is known, so that
 

@@ -18,7 +18,7 @@ from pdml.numerics.coded_rows import Block
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One answer of which devices send what chance has decided (docs/attributes.md).
+    """One answer of which devices send what chance has decided (docs/concepts/attributes.md).
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ The left side only grows as b → 0 and λ₁ → ∞, so that some choice exist
 σ_min²/σ_max² > 1: ``ratio``.
 
 The lemma is quoted from elsewhere and is not true as printed, whatever its condition
-(docs/errata.md): these constants are computed to show what the paper says, and no corrected bound
-uses them.
+(docs/proofs/errata.md): these constants are computed to show what the paper says, and no corrected
+bound uses them.
 """
 
 from dataclasses import dataclass

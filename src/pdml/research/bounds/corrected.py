@@ -1,4 +1,5 @@
-"""The paper's statements, made true with the least change: every step is derived in docs/bounds.md.
+"""The paper's statements, made true with the least change: every step is derived in
+docs/proofs/bounds.md.
 
 They hold with probability 1 - δ over records and reported labels, for classifiers and a w* inside
 {|w| <= W}; Theorem 1 in expectation over θ, and for any connected graph, β > 0 and ρ < 1: no Lemma

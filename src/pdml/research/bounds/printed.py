@@ -2,7 +2,7 @@
 Jp_w_tilde, Jp_w_hat).
 
 R stands for itself here, as in the paper, whichever norm it bounds; κ̂ = a. What is wrong with
-them: docs/errata.md.
+them: docs/proofs/errata.md.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@ classifiers, and pool over servers.
 
 The bounds fall like 1/m instead of 1/sqrt(m), hold without any class W (but for |w*| <= W where
 training starts from 0), and need neither Lemma 5 nor that noisy iterates stay in a ball.
-Derivations: docs/bounds.md.
+Derivations: docs/proofs/bounds.md.
 """
 
 from math import log, sqrt

@@ -174,7 +174,7 @@ def _loud(facts: Facts) -> str:
 
 
 def checking(facts: Facts) -> Section:
-    attributes = " and docs/attributes.md" if facts.study.encoder.sensitive else ""
+    attributes = " and docs/concepts/attributes.md" if facts.study.encoder.sensitive else ""
     commands = ["pdml study check study.toml", "pdml study show study.toml"]
     if facts.spent is None:
         commands.append("pdml statement study.toml")
@@ -196,7 +196,8 @@ def checking(facts: Facts) -> Section:
         (
             Sheet("What this statement is about", ("What", "Which"), tuple(rows)),
             Exact(tuple(commands)),
-            f"The proofs are in docs/privacy.md{attributes} of the software, with the test that "
+            f"The proofs are in docs/proofs/privacy.md{attributes} of the software, with the test "
+            "that "
             "would fail for each of them.",
         ),
     )

@@ -170,8 +170,8 @@ def _remarks(guarantees: "Promises") -> Iterator[str]:
             "need no condition on the graph."
         )
     yield (
-        "Lemma 5 is false as printed, met or not (docs/errata.md); corrected and sharper bounds "
-        "do not use it."
+        "Lemma 5 is false as printed, met or not (docs/proofs/errata.md); corrected and "
+        "sharper bounds do not use it."
     )
     yield (
         "Corrected bounds are for classifiers no longer than W, which noise cannot promise; the "
