@@ -78,6 +78,8 @@ def test_a_receipt_withdraws_whoever_s_report_it_was_on_this_device(
     file = tmp_path / "receipt.json"
     receipts.save(file, receipts.make_receipt(TOLD, collector.url, memo))
     (tmp_path / "mine" / "broken.json").write_bytes(b"{")  # somebody else's trouble
+    with pytest.raises(InvalidInput, match="names its report by itself"):
+        withdraw(TOLD, receipt=file, token=second, **place)
     withdraw(TOLD, receipt=file, **place)
     told = b"".join(path.read_bytes() for path in (tmp_path / "mine").iterdir())
     assert memo.id.encode() not in told and memo.code.encode() not in told

@@ -49,7 +49,8 @@ def withdraw(
     Raises
     ------
     InvalidInput
-        If neither device nor receipt knows a report, or the code that withdraws it.
+        If neither device nor receipt knows a report, or the code that withdraws it; for a receipt
+        with an invitation or a record, which may be those of another report.
     NotDelivered
         If the service cannot be reached or refuses; with the code ``frozen`` it says what can no
         longer be undone.
@@ -60,6 +61,8 @@ def withdraw(
     - This device keeps that it was withdrawn and nothing else: whoever withdraws and answers again
       is not drawn for again.
     """
+    if receipt is not None and (token or record):
+        raise InvalidInput("a receipt names its report by itself: leave out invitation and record")
     kept = Memory(memory or default_folder())
     memo = kept.recall(study.memory_key(invitation(token)), record)
     if receipt is not None:

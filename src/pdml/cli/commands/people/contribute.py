@@ -204,8 +204,8 @@ def withdraw(
 
     The service erases everything of it but its number, which stays refused. What only this device
     or the receipt knows shows that the report is yours. This device then forgets it too, but for
-    that it was withdrawn: chance does not decide again. A report with an invitation needs its
-    --token.
+    that it was withdrawn: chance does not decide again. Without a receipt a report with an
+    invitation needs its --token.
 
     \b
     Example:
