@@ -31,6 +31,24 @@ def test_the_readme_s_lines_run(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "model.json").exists() and (tmp_path / "study-model.json").exists()
 
 
+def prose_blocks(text: str) -> list[str]:
+    """Paragraphs and list items; no code, tables, headings or HTML."""
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    blocks = re.split(r"\n\s*\n|\n(?=\s*[-*|#\d])", text)
+    return [block for block in blocks if not re.match(r"\s*[|#<]|\n*    ", block)]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_no_block_of_prose_is_above_a_hundred_words(page):
+    assert len(prose_blocks("one\n\n    code\n\n- two\n- three\n")) == 3
+    long = [
+        block.strip()[:60] for block in prose_blocks(page.read_text()) if len(block.split()) > 100
+    ]
+    assert long == []
+
+
 def test_the_ten_lines_of_the_site_run(capsys):
     (code,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/guide/data-scientist.md").read_text(), flags=re.S
