@@ -317,7 +317,7 @@ class Hesitant(NodeDaemon):
         super().__init__(*arguments, **options)
         self.open = threading.Event()
 
-    def _offered(self, context, content):
+    def _handle_offer(self, context, content):
         return super()._handle_offer(context, content) if self.open.is_set() else Answer(LATER)
 
 

@@ -310,7 +310,7 @@ class Silent(Bent):
     def said(self, contract, peer, data):
         return b"" if self.mute else data
 
-    def _exchanged(self, context, content):
+    def _handle_exchange(self, context, content):
         answer = super()._handle_exchange(context, content)
         if not self.mute:
             return answer
