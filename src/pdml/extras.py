@@ -38,24 +38,7 @@ EXTRAS = MappingProxyType(
 
 @contextmanager
 def needed(extra: str = "") -> Iterator[None]:
-    """Around an import of what an extra brings: `MissingExtra` where it is not installed.
-
-    Parameters
-    ----------
-    extra : str, optional
-        The extra to name. Without it, the one that `EXTRAS` has for the package: several bring
-        scipy, and a node's owner is told of ``node``.
-
-    Raises
-    ------
-    MissingExtra
-        The package is not installed. Other failures to import pass through: they are mistakes.
-
-    Examples
-    --------
-    >>> with needed():
-    ...     import scipy
-    """
+    """Around an import of what an extra brings: `MissingExtra` where it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -31,24 +31,7 @@ _KINDS = (
 
 
 def open_file(path: Name) -> BinaryIO:
-    """Open an ordinary file to read it; anything else is refused at once.
-
-    Parameters
-    ----------
-    path : str or path
-        A symbolic link is followed.
-
-    Returns
-    -------
-    file
-        Of bytes.
-
-    Raises
-    ------
-    OSError
-        Whose ``strerror`` ends a sentence, also for a folder, pipe, socket or device: reading one
-        could wait for ever, never end, or do something.
-    """
+    """Open an ordinary file to read it; anything else is refused at once."""
     _refuse_unless_ordinary(os.stat(path).st_mode)  # before it is opened, which may do something
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = open(handle, "rb")  # noqa: SIM115 - the caller's
@@ -61,24 +44,7 @@ def open_file(path: Name) -> BinaryIO:
 
 
 def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
-    """The bytes of an ordinary file that is not endless.
-
-    Parameters
-    ----------
-    path : str or path
-        As in `open_file`.
-    most : int, optional
-        More bytes than this are refused before they are read.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    OSError
-        As from `open_file`, and for a file that is too long.
-    """
+    """The bytes of an ordinary file that is not endless."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(most + 1) if size <= most else b""
@@ -100,18 +66,6 @@ def kind_of(mode: int) -> str:
 def atomic_write(path: Name, data: bytes | str) -> None:
     """Replace ``path`` by ``data`` in one step that survives a crash, an interrupt, a full disk.
 
-    Parameters
-    ----------
-    path : str or path
-        A symbolic link is followed, as an ordinary write would.
-    data : bytes or str
-        Text becomes UTF-8.
-
-    Raises
-    ------
-    InvalidInput
-        One sentence that names the file and the reason.
-
     Guarantees
     ----------
     - A reader sees the old file or the new one: the bytes reach the disk under a temporary name in
@@ -129,25 +83,6 @@ def atomic_write(path: Name, data: bytes | str) -> None:
 
 def write_private(path: Name, data: bytes | str | Iterable[bytes], *, first: bool = False) -> bool:
     """Write a file that its owner alone can read (0600): whole, on the disk, or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-        Where; its folder must exist.
-    data : bytes, str or iterable of bytes
-        Text becomes UTF-8; parts are written as they come.
-    first : bool
-        Keep a file that is there already, also one that another process put there meanwhile.
-
-    Returns
-    -------
-    bool
-        Whether the file is the one given here; only with ``first`` can it be another's.
-
-    Raises
-    ------
-    InvalidInput
-        One sentence that names the file and the reason.
 
     Guarantees
     ----------
@@ -169,13 +104,6 @@ def write_together(
     written: Callable[[Path], None] = lambda path: None,
 ) -> None:
     """Let each writer fill a hidden file beside its target; once all have, rename them all.
-
-    Parameters
-    ----------
-    writers : mapping of path to callable
-        Each is called with the name to write to. Folders are made.
-    written : callable
-        Hears of every file that is in place.
 
     Guarantees
     ----------

@@ -18,27 +18,7 @@ _MOST_LEVELS = 100  # of nesting: far more than any format has, far fewer than P
 
 
 def decode(data: bytes | str, kind: Any = Any, by: Callable[..., Any] = msgspec.json.decode) -> Any:
-    """Parse somebody else's bytes: whatever is wrong with them is one kind of error.
-
-    Parameters
-    ----------
-    data : bytes or str
-        From a file, a message or a database.
-    kind : type, optional
-        What they must be, for a parser of msgspec.
-    by : callable, optional
-        The parser: of JSON unless another is named, `msgspec.msgpack.decode`, `tomllib.loads`.
-
-    Returns
-    -------
-    object
-        Of at most a hundred levels, so that whoever walks it cannot run out of stack.
-
-    Raises
-    ------
-    msgspec.DecodeError
-        A ValueError whose text ends a sentence.
-    """
+    """Parse somebody else's bytes: whatever is wrong with them is one kind of error."""
     try:
         value = by(data) if kind is Any else by(data, type=kind)
     except msgspec.DecodeError:
@@ -81,40 +61,17 @@ class _Head(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """The versions of one format that this pdml knows.
+    """The versions of one format that this pdml knows."""
 
-    Parameters
-    ----------
-    name : str
-        As people hear it, and as docs/concepts/compatibility.md has it.
-    version : int
-        The one that is written.
-    oldest : int, optional
-        The oldest that is read: ``version`` unless it says otherwise.
-    """
-
-    name: str
-    version: int
-    oldest: int = 0
+    name: str  # As people hear it, and as docs/concepts/compatibility.md has it
+    version: int  # The one that is written
+    oldest: int = 0  # The oldest that is read: ``version`` unless it says otherwise
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "oldest", self.oldest or self.version)
 
     def refusal(self, version: int, what: str) -> str:
-        """Why a version cannot be read.
-
-        Parameters
-        ----------
-        version : int
-            The version.
-        what : str
-            What has it: the beginning of the sentence.
-
-        Returns
-        -------
-        str
-            A sentence that says which pdml is needed; "" if this one reads it.
-        """
+        """Why a version cannot be read."""
         if self.oldest <= version <= self.version:
             return ""
         readable = (
@@ -130,41 +87,13 @@ class Format:
     def refusal_of(
         self, data: bytes, what: str, by: Callable[..., Any] = msgspec.json.decode
     ) -> str:
-        """The same for a table that could not be read: it may be of another version.
-
-        Parameters
-        ----------
-        data : bytes
-            The table, whose ``version`` is looked at and nothing else.
-        what : str
-            As in `refusal`.
-        by : callable, optional
-            As in `decode`.
-
-        Returns
-        -------
-        str
-            "" also for what is no table.
-        """
+        """The same for a table that could not be read: it may be of another version."""
         try:
             return self.refusal(decode(data, _Head, by).version, what)
         except msgspec.DecodeError:
             return ""
 
     def refusal_by_mark(self, data: bytes, what: str) -> str:
-        """The same for bytes that begin with a mark, such as ``pdml statement 1``.
-
-        Parameters
-        ----------
-        data : bytes
-            Of which the mark is looked at.
-        what : str
-            As in `refusal`.
-
-        Returns
-        -------
-        str
-            "" also for bytes without such a mark.
-        """
+        """The same for bytes that begin with a mark, such as ``pdml statement 1``."""
         mark = re.match(rb"pdml %s ([0-9]{1,9})[\0\n]" % self.name.encode(), data)
         return self.refusal(int(mark[1]), what) if mark else ""

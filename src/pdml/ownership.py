@@ -17,29 +17,7 @@ _PATIENCE = 1.0  # seconds in which `write_private` takes the second name of a n
 
 
 def check_ours(path: Name, what: str, *, folder: bool = False) -> bool:
-    """Refuse what another user made, or can change, at ``path``.
-
-    Parameters
-    ----------
-    path : str or path
-        It is not opened: closing a database again would drop this process's locks on it (POSIX).
-    what : str
-        Begins the sentence: "the database".
-    folder : bool
-        Whether it must be a folder; else a file.
-
-    Returns
-    -------
-    bool
-        Whether there is anything.
-
-    Raises
-    ------
-    DataError
-        If it is a symbolic link, of another type, another user's, or a file with several names.
-    OSError
-        If the system does not say what it is.
-    """
+    """Refuse what another user made, or can change, at ``path``."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -61,29 +39,7 @@ def check_database(path: Name, what: str) -> bool:
 
 
 def open_ours(path: Name, what: str, flags: int = os.O_RDONLY) -> int:
-    """Open a file of our own.
-
-    Parameters
-    ----------
-    path : str or path
-        A symbolic link is refused; a pipe is not waited for.
-    what : str
-        As in `check_ours`.
-    flags : int
-        Of `os.open`; a file that ``os.O_CREAT`` makes is for its owner alone (0600).
-
-    Returns
-    -------
-    int
-        The handle.
-
-    Raises
-    ------
-    DataError
-        As from `check_ours`.
-    OSError
-        If there is no such file, or it cannot be opened.
-    """
+    """Open a file of our own."""
     check_ours(path, what)
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
@@ -100,24 +56,7 @@ def open_ours(path: Name, what: str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_ours(path: Name, what: str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file of our own that is not endless.
-
-    Parameters
-    ----------
-    path, what
-        As in `open_ours`.
-    most : int
-        More bytes than this are refused.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    DataError, OSError
-        As from `open_ours`; and `DataError` for a file that is too long.
-    """
+    """The bytes of a file of our own that is not endless."""
     with open(open_ours(path, what), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -47,23 +47,7 @@ def closed_forms(data: str, spent: ReleaseLoss) -> dict[str, Profile]:
 
 
 def against_others(data: str, spent: ReleaseLoss, *, worst: bool = False) -> Profile:
-    """The best of all bounds, for each kind of person.
-
-    Parameters
-    ----------
-    data : str
-        "label" or "features".
-    spent : Exposure
-        Without an axis of rounds.
-    worst : bool
-        Whether only whoever is worst off matters: then those who are not may get a bound that is
-        above their own.
-
-    Returns
-    -------
-    Profile
-        With an entry for each kind of person.
-    """
+    """The best of all bounds, for each kind of person."""
     together = _together(data, spent, worst)
     if not spent.by_report:
         return together

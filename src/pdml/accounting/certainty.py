@@ -24,19 +24,6 @@ _ZOOMS, _POINTS = 10, 9  # each to a quarter
 def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
     """L of a mechanism with this profile: odds above e^L have a chance of at most ``delta``.
 
-    Parameters
-    ----------
-    profile
-        δ(ε), or anything above it: every ε' gives a bound of its own, of which the best is taken.
-    delta
-        The chance for which nothing is said. With 0 the odds never exceed e^L.
-    epsilon
-        ε at ``delta`` (`epsilon_at`), if it is known already.
-
-    Returns
-    -------
-    L, of the profile's shape; infinite where nothing can be said.
-
     Guarantees
     ----------
     - P(odds > e^L) <= δ, the chance being that of the truth: with A = {odds > e^L}, which has

@@ -16,18 +16,7 @@ _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Ev
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """The fields of an event, and its kind.
-
-    Parameters
-    ----------
-    event : Event
-        Of any kind that the ledger knows.
-
-    Returns
-    -------
-    dict
-        Texts, numbers (infinity among them) and lists of numbers only.
-    """
+    """The fields of an event, and its kind."""
     fields = event.__dataclass_fields__  # `asdict` would copy every number
     values = {name: getattr(event, name) for name in fields}
     lists = {name: _listed(value) for name, value in values.items() if isinstance(value, tuple)}
@@ -39,24 +28,7 @@ def _listed(value: Any) -> Any:
 
 
 def decode_event(values: Mapping[str, Any]) -> Event:
-    """The inverse of `encode_event`, for values that somebody else may have written.
-
-    Parameters
-    ----------
-    values : mapping
-        As `encode_event` returns them.
-
-    Returns
-    -------
-    Event
-        Equal to the one that was written.
-
-    Raises
-    ------
-    DataError
-        For an unknown kind, whose release would go uncounted; for fields that are missing, unknown
-        or of another type; and for numbers that no event has: negative ones and NaN.
-    """
+    """The inverse of `encode_event`, for values that somebody else may have written."""
     kind = _KINDS.get(str(values.get("event")))
     fields = {name: value for name, value in values.items() if name != "event"}
     try:
@@ -104,21 +76,7 @@ def _refused(text: str, why: object) -> DataError:
 
 
 def describe_difference(claims: Sequence[Event], planned: Sequence[Event]) -> str:
-    """The first event that is not the planned one, in words.
-
-    Parameters
-    ----------
-    claims : sequence of Event
-        What somebody says was spent.
-    planned : sequence of Event
-        What a plan spends.
-
-    Returns
-    -------
-    str
-        "" if there is none: machines may differ in the last bits of a logarithm, and in no more.
-        An encoding that is not told passes, as it counts for no less.
-    """
+    """The first event that is not the planned one, in words."""
     if len(claims) != len(planned):
         return f"{len(claims)} events, the plan has {len(planned)}"
     for number, (claim, other) in enumerate(zip(claims, planned, strict=True), start=1):

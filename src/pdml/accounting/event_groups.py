@@ -125,21 +125,7 @@ def root(square: Array) -> Array:
 
 
 def merge_iterates(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The same spending in fewer events: all iterates as the one Gaussian release that they equal.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        Of one server, in any number of rounds.
-
-    Returns
-    -------
-    tuple of Event
-        Every other event as it is, then one `IterateReleased` of standard deviation 1 whose
-        sensitivities are the μ of all iterates together. Its slack is known where all iterates
-        have the same sensitivities, as those of one training have: otherwise their parts do not
-        add up, and all of it counts as such.
-    """
+    """The same spending in fewer events: all iterates as the one Gaussian release they equal."""
     released = group_events(events).released
     others = tuple(event for event in events if not isinstance(event, IterateReleased))
     if not released:

@@ -67,26 +67,7 @@ def evaluations(count: int) -> str:
 def against_others(
     data: str, bound: str, epsilon: float, sent: EventGroups, colluding: int | None
 ) -> str:
-    """What hides a label or a record from the other servers.
-
-    Parameters
-    ----------
-    data : str
-        "label" or "features".
-    bound : str
-        The name of the bound that was best (`bounds.candidates`).
-    epsilon : float
-        What the line says.
-    sent : Split
-        What its server released.
-    colluding : int, optional
-        How many others put together what they see; by default all.
-
-    Returns
-    -------
-    str
-        Words for the ledger's line.
-    """
+    """What hides a label or a record from the other servers."""
     if not sent.released and not sent.sums and not sent.counts:
         return "nothing was sent"
     if isinf(epsilon):

@@ -17,40 +17,13 @@ _CERTAIN = 0.9995  # never rounded up to certainty
 
 
 def sheet(lines: Iterable[LedgerRow], *, reasons: bool = False) -> Sheet:
-    """The table of a ledger.
-
-    Parameters
-    ----------
-    lines : iterable of LedgerRow
-        Its rows.
-    reasons : bool
-        Also why each is so.
-
-    Returns
-    -------
-    Sheet
-    """
+    """The table of a ledger."""
     rows = (_cells(line) + ((line.reason,) if reasons else ()) for line in lines)
     return Sheet(columns=COLUMNS + (("why",) if reasons else ()), rows=tuple(rows))
 
 
 def frame(lines: Iterable[LedgerRow]) -> Any:
-    """The table as a pandas DataFrame, numbers as they are.
-
-    Parameters
-    ----------
-    lines : iterable of LedgerRow
-        Its rows.
-
-    Returns
-    -------
-    pandas.DataFrame
-
-    Raises
-    ------
-    MissingExtra
-        If pandas is not installed.
-    """
+    """The table as a pandas DataFrame, numbers as they are."""
     from pdml.extras import needed
 
     with needed():

@@ -36,38 +36,13 @@ class LedgerRow:
 
 
 def representative_coalition_sizes(others: int, also: int | None = None) -> list[int]:
-    """Numbers of colluding servers that are worth a line for people.
-
-    Parameters
-    ----------
-    others : int
-        How many other servers there are, at least one.
-    also : int, optional
-        One more number, if there are so many.
-
-    Returns
-    -------
-    list of int
-        One, half of the others, all of them, and ``also``; ascending.
-    """
+    """Numbers of colluding servers that are worth a line for people."""
     sizes = {1, max(1, others // 2), others}
     return sorted(sizes | ({also} if also is not None and 1 <= also <= others else set()))
 
 
 def merge_rows(table: Sequence[LedgerRow], coalitions: Sequence[LedgerRow]) -> list[LedgerRow]:
-    """A table with coalitions in the place of all other servers together, if there are any.
-
-    Parameters
-    ----------
-    table : sequence of LedgerRow
-        As `Ledger.lines` gives it.
-    coalitions : sequence of LedgerRow
-        Some of `Ledger.coalitions` of each kind of data, those of all others among them.
-
-    Returns
-    -------
-    list of LedgerRow
-    """
+    """A table with coalitions in the place of all other servers together, if there are any."""
     rows: list[LedgerRow] = []
     for line in table:
         some = [coalition for coalition in coalitions if coalition.data == line.data]

@@ -71,29 +71,7 @@ def release_loss(
     colluding: int | None = None,
     by_round: bool = False,
 ) -> ReleaseLoss:
-    """What one server's releases amount to.
-
-    Parameters
-    ----------
-    sent : Split
-        Its events.
-    epsilons : array, optional
-        The label ε of each kind of person. By default those that are in use; where they are not
-        known, one kind: the largest, and the loudest.
-    weights : array
-        How far a reported label of that kind moves q_i against the loudest one.
-    classes : int
-        K.
-    colluding : int, optional
-        How many other servers put together what they see; by default all.
-    by_round : bool
-        With a leading axis: after no round, after the first, and so on. Sums and counts are a
-        first round.
-
-    Returns
-    -------
-    ReleaseLoss
-    """
+    """What one server's releases amount to."""
     total, loud, sums_epsilons = _people(sent, epsilons, weights, classes)
     once = [1 for _ in (*sent.sums, *sent.counts)]
     last = max([event.t for event in sent.released] + once, default=0)

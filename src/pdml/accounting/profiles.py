@@ -190,18 +190,6 @@ def with_gaussian(profile: Profile, mu: Values) -> Profile:
     δ_M falls, so that a sum over parts of L's range with the largest L of each is never below the
     mean; for e < 0 every mechanism that is (-e, δ)-private in both orders has δ(e) <= 1 -
     e^e (1 - δ(-e)).
-
-    Parameters
-    ----------
-    profile : callable
-        δ_M, of both orders of a pair.
-    mu : float or array
-        Sensitivity/σ.
-
-    Returns
-    -------
-    callable
-        ε -> a bound that is within (18/400) μ of the smallest in ε.
     """
     ratio = np.asarray(mu, dtype=float)
     finite = np.where(np.isfinite(ratio), ratio, 0.0)
@@ -243,16 +231,6 @@ def composed(first: Profile, second: Profile) -> Profile:
     """Two mechanisms on the same data, the second of which may know what the first released
     (privacy.md, section 18): δ(ε) <= E[δ_first(ε - L)], L the privacy loss of a discrete pair
     whose profile lies above the second.
-
-    Parameters
-    ----------
-    first, second : callable
-        Numbers to numbers, each at or above the profile of every pair in both orders.
-
-    Returns
-    -------
-    callable
-        In ε within 1% of the smallest, for δ from 10⁻¹² on.
     """
     first_delta, (losses, mass, mirrored, rest, lost) = (
         chords(*_hull(first)),

@@ -29,72 +29,22 @@ _NOTES = {
 
 
 def note(server: str, by: str) -> str:
-    """What a reader must know about the labels of one server.
-
-    Parameters
-    ----------
-    server : str
-        Its name.
-    by : str
-        One of `RANDOMISED_BY`.
-
-    Returns
-    -------
-    str
-        A sentence; "" where people's devices are known to have randomised them.
-    """
+    """What a reader must know about the labels of one server."""
     return _NOTES[by].format(server) if by in _NOTES else ""
 
 
 def worst(*named: str) -> str:
-    """Of several, the one that is worst for the people.
-
-    Parameters
-    ----------
-    *named : str
-        Each one of `RANDOMISED_BY`; at least one.
-
-    Returns
-    -------
-    str
-        One of them.
-    """
+    """Of several, the one that is worst for the people."""
     return max(named, key=RANDOMISED_BY.index)
 
 
 def server_may_know_labels(by: str) -> bool:
-    """Whether the own server had the true labels, or nobody can say that it had not.
-
-    Parameters
-    ----------
-    by : str
-        One of `RANDOMISED_BY`.
-
-    Returns
-    -------
-    bool
-        True: against that server a flip counts for nothing.
-    """
+    """Whether the own server had the true labels, or nobody can say that it had not."""
     return by in _EXPOSED_REASONS
 
 
 def reason(by: str, epsilon: float, *, alone: bool) -> str:
-    """How a label stands against its own server, ``alone`` or with all others.
-
-    Parameters
-    ----------
-    by : str
-        One of `RANDOMISED_BY`.
-    epsilon : float
-        What the ledger says against that server.
-    alone : bool
-        False: together with the other servers.
-
-    Returns
-    -------
-    str
-        Words for the ledger's line.
-    """
+    """How a label stands against its own server, ``alone`` or with all others."""
     if server_may_know_labels(by):
         return _EXPOSED_REASONS[by]
     if isinf(epsilon):

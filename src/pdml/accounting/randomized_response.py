@@ -49,38 +49,12 @@ def response_profile(
 ) -> Profile:
     """δ(ε') of a record against others, the device's coin counted: certified over all pairs.
 
-    Parameters
-    ----------
-    epsilon : number or array
-        ε of the coin. It is tossed once: a second training on the same reports adds the squares of
-        its μ to those of the first, in one call.
-    label_mu : number or array
-        How far moving a reported label moves what is released, in units of its noise.
-    rest_mu : number or array
-        How far replacing the record moves all else, given that: the μ of one Gaussian.
-    square_mu : number or array
-        The same of what moves as the matrix x·xᵀ does, at most: a record and its opposite have the
-        same one.
-    rounding_mu : number or array
-        How much farther apart rounding can put what depends on the label or on the matrix.
-
-    Returns
-    -------
-    Profile
-
     Guarantees
     ----------
     - Never below the largest divergence over all pairs of records, in both orders.
     - Never above the profile of the same releases without a coin.
     - Arguments are rounded up by less than 0.1%, so that tables are found again. For δ from 10⁻¹²
       to 10⁻³ ε' is within 3% of the smallest possible (without ``rounding_mu``).
-
-    Examples
-    --------
-    >>> bool(coin_profile(1.0, 0.53, 0.0)(1.0) <= 1e-6)
-    True
-    >>> bool(gaussian_profile(0.53)(1.0) <= 1e-6)  # without the coin
-    False
     """
     arguments = {
         "epsilon": epsilon,

@@ -75,22 +75,7 @@ class Mismatch:
 
 
 def mismatches(contract: JobTerms, statements: Mapping[str, Statement]) -> list[Mismatch]:
-    """Where two servers differ about what passed between them: the first round of each link.
-
-    Parameters
-    ----------
-    contract : Contract
-        The job.
-    statements : mapping of str to Statement
-        Opened statements, by server; whoever is missing is not compared.
-
-    Returns
-    -------
-    list of Mismatch
-        In the order of the contract's servers. For each, `pdml.node.protocol.equivocation.kept` at
-        the hearer is the proof that the sender said two things; a hearer without it cannot prove
-        its claim.
-    """
+    """Where two servers differ about what passed between them: the first round of each link."""
     differences = []
     for hearer in contract.servers:
         for neighbour in statements[hearer].heard if hearer in statements else ():
@@ -117,22 +102,7 @@ def mismatches(contract: JobTerms, statements: Mapping[str, Statement]) -> list[
 def disagreements(
     study: Study, contract: JobTerms, statements: Mapping[str, Statement]
 ) -> list[Flaw]:
-    """What else is wrong between opened statements, and between them and the study.
-
-    Parameters
-    ----------
-    study : Study
-        The contract of all.
-    contract : Contract
-        The job.
-    statements : mapping of str to Statement
-        Opened statements, by server.
-
-    Returns
-    -------
-    list of Flaw
-        Empty if all agree.
-    """
+    """What else is wrong between opened statements, and between them and the study."""
     flaws = [
         *_study_flaws(study, statements),
         *_sources(statements),
@@ -147,18 +117,6 @@ def budget_flaws(study: Study, outcome: ConsortiumResult) -> list[Flaw]:
 
     A plan may meet a budget to the last digit, and another machine compute that digit differently:
     a billionth more is not held against anybody.
-
-    Parameters
-    ----------
-    study : Study
-        With its budget.
-    outcome : Outcome
-        What all have released.
-
-    Returns
-    -------
-    list of Flaw
-        One at most.
     """
     budget = study.budget or Budget()
     allowed = replace(

@@ -198,26 +198,7 @@ def evaluate_study(
     bins: int = BINS,
     random_state: int | None = None,
 ) -> CountedEvaluation:
-    """What the members would release together, where one trust domain holds all their records.
-
-    Parameters
-    ----------
-    model : Model
-        As `pdml.train_study` gives it.
-    tables : mapping of str to table or path
-        For each server records that it held back, with their true labels.
-    label : str
-        Their column of labels.
-    epsilon, delta, bins
-        As for `evaluate_at_node`, at every server.
-    random_state : int, optional
-        A seed: simulated noise, which protects nobody. By default the operating system's entropy.
-
-    Returns
-    -------
-    CountedEvaluation
-        Each server's counts have all of their own noise: nothing is hidden in a total.
-    """
+    """What the members would release together, where one trust domain holds all their records."""
     source = _source(random_state)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
     test_sets = (labelled_rows(model, table, label) for table in tables.values())

@@ -238,24 +238,7 @@ class ConsortiumResult:
         )
 
     def local_model(self, study: Study, place: ServerSpec, sums: Sums, row: Units) -> Model:
-        """A model for the house of one server, after an exchange of sums.
-
-        Parameters
-        ----------
-        study : Study
-            The contract.
-        place : Place
-            The server's.
-        sums : Sums
-            Its exact sums (`pdml.training.sums_release.exact`).
-        row : array of int64
-            What it released of them, before it was masked.
-
-        Returns
-        -------
-        Model
-            Marked as not to be shared: ``save`` writes it for its owner alone.
-        """
+        """A model for the house of one server, after an exchange of sums."""
         weights = sums_release.local_weights(sums, row, self.total, self.contract.plan, place)
         public = self.model(study)
         return replace(

@@ -98,29 +98,7 @@ DrawPage = Callable[[SignedResult], str]
 
 
 def assemble(study: Study, contract: JobTerms, signed: Mapping[str, bytes]) -> SignedResult:
-    """What the statements of all servers say together.
-
-    Parameters
-    ----------
-    study : Study
-        With the public key of every server.
-    contract : Contract
-        The job.
-    signed : mapping of str to bytes
-        The statement of every server, as it was signed.
-
-    Returns
-    -------
-    SignedResult
-        Whose ``problems`` say whether a model can be made of it.
-
-    Raises
-    ------
-    PeerError
-        If a statement is not what it should be by itself; the sentence names its server.
-    InvalidInput
-        If a statement is missing.
-    """
+    """What the statements of all servers say together."""
     if missing := [name for name in contract.servers if name not in signed]:
         raise InvalidInput(f"a result needs every server's statement, got none of {missing[0]}")
     ordered = {name: signed[name] for name in contract.servers}
@@ -136,22 +114,7 @@ def files_of(
     page: DrawPage,
     evidence: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """The files of a result's folder.
-
-    Parameters
-    ----------
-    result : Result
-        As `assemble` made it.
-    page : callable
-        `pdml.pages.result_page.result_page`.
-    evidence : mapping of str to bytes, optional
-        What proves that a server said two things, by server.
-
-    Returns
-    -------
-    dict of str to bytes
-        By path; model and page only if nothing is wrong.
-    """
+    """The files of a result's folder."""
     files = {STUDY: template.plain(result.study).encode()}
     files |= {f"{STATEMENTS}/{name}{STATEMENT}": data for name, data in result.signed.items()}
     files |= {f"{EVIDENCE}/{name}{PROOF}": data for name, data in (evidence or {}).items()}
@@ -167,20 +130,7 @@ def write_result(
     page: DrawPage,
     evidence: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a result's folder, which appears whole or not at all.
-
-    Parameters
-    ----------
-    folder : path
-        Must not exist.
-    result, page, evidence
-        As in `files_of`.
-
-    Raises
-    ------
-    InvalidInput
-        If the folder exists, or cannot be written.
-    """
+    """Write a result's folder, which appears whole or not at all."""
     target = Path(folder)
     if os.path.lexists(target):
         raise InvalidInput(f"cannot write the result to {folder}: it exists already")

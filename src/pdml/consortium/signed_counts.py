@@ -134,27 +134,6 @@ def check_evaluations(
 ) -> PooledEvaluation:
     """Check what members have released of one model.
 
-    Parameters
-    ----------
-    study : Study
-        Whose pinned keys say who signed, and whose budget nobody may exceed.
-    files : sequence of path
-        One for each member, as `pdml node evaluate` wrote it.
-    model : str, optional
-        The sha256 of the model that they must be about; "" takes any one model.
-
-    Returns
-    -------
-    PooledEvaluation
-
-    Raises
-    ------
-    DataError
-        If a file is no evaluation, was changed, is about another model or study, or does not count
-        itself; or if one member is in two.
-    BudgetExceeded
-        If a member says that it has spent more of these records than the study allows.
-
     Guarantees
     ----------
     - Every part is signed by the key that the study pins for its server.

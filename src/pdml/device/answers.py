@@ -23,26 +23,7 @@ _ARABIC = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫", "012345678
 
 
 def check_answers(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
-    """Those answers that are given, as `Study.encode` takes them; others may still be missing.
-
-    Parameters
-    ----------
-    study : Study
-    answers : mapping of str to object
-        By the attribute's name. Numbers may be text with a decimal point or comma, as typed. None
-        or an empty text is no answer, to a question that may be left out.
-
-    Returns
-    -------
-    dict of str to (float, str or None)
-
-    Raises
-    ------
-    DataError
-        For a name that is no attribute's, text that is no number, a fraction where whole numbers
-        are declared, a number outside its range (encoding would clamp it, and people should know
-        before), or an unknown level.
-    """
+    """Those answers that are given, as `Study.encode` takes them; others may still be missing."""
     attributes = {attribute.name: attribute for attribute in study.attributes}
     if unknown := [name for name in answers if name not in attributes]:
         names = quote_names(list(attributes))
@@ -130,15 +111,7 @@ def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
 def to_draw(
     study: Study, answers: Mapping[str, object], epsilons: Mapping[str, int]
 ) -> list[tuple[int, int, int]]:
-    """The true level of each sensitive answer, its ε in millionths, and how many levels there are.
-
-    Raises
-    ------
-    DataError
-        For what is no answer to its question.
-    InvalidInput
-        For an ε that is not on its menu.
-    """
+    """The true level of each sensitive answer, its ε in millionths, and the number of levels."""
     chosen = on_menus(study, {name: value / MILLION for name, value in epsilons.items()})
     draws = []
     for attribute in study.encoder.sensitive:

@@ -57,37 +57,6 @@ def prepare(
 ) -> bytes:
     """The bytes to send. Chance decides here, before they can leave, and once: the memory keeps it.
 
-    Parameters
-    ----------
-    study : Study
-    memory : Memory
-    answers : mapping of str to object
-        By attribute; may be corrected until a report has left.
-    label, micro_epsilon : int or None
-        The true class and ε in millionths. Once chance has decided they are not looked at.
-    epsilons : mapping of str to int
-        By sensitive attribute, in millionths; by default what its menu suggests. Once chance has
-        decided, neither they nor true answers to sensitive questions are looked at.
-    record : str
-        Whose record, where several people share the device without invitations of their own.
-    token : str
-        The invitation, if there is one. Another invitation is another person.
-    agreed : bool
-        Whether the person has agreed to the study's consent.
-
-    Returns
-    -------
-    bytes
-        A report; what has left without a clear answer as it left, whatever is asked now.
-
-    Raises
-    ------
-    InvalidInput
-        For a value outside its domain, or no invitation where this device has seen one; nothing is
-        drawn then.
-    NotDelivered
-        If the report was withdrawn on this device.
-
     Guarantees
     ----------
     - The label in the bytes, and every sensitive answer, is ε-LDP in the true one, with the ε of
@@ -209,25 +178,14 @@ def submit(
 class Contribution:
     """One record's report to one service, step by step: what is still to be asked, the report to
     look at, and sending it.
-
-    Parameters
-    ----------
-    study : Study
-    service : Delivery
-        Who receives it.
-    memory : Memory
-        What this device remembers, so that chance decides once.
-    record : str
-        Whose record, where several people share the device without invitations of their own.
-    token : str
-        The invitation, if there is one. Another invitation is another person.
     """
 
     study: Study
-    service: Delivery
-    memory: Memory
+    service: Delivery  # Who receives it
+    memory: Memory  # What this device remembers, so that chance decides once
+    # Whose record, where several people share the device without invitations of their own
     record: str = ""
-    token: str = ""
+    token: str = ""  # The invitation, if there is one. Another invitation is another person
 
     @property
     def memo(self) -> Memo | None:

@@ -32,20 +32,7 @@ class SavedReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def make_receipt(study: Study, url: str, memo: Memo) -> SavedReceipt:
-    """The receipt of a memo for its owner to keep.
-
-    Parameters
-    ----------
-    study : Study
-    url : str
-        Of the service that gave it.
-    memo : Memo
-        Of a report that was stored.
-
-    Returns
-    -------
-    SavedReceipt
-    """
+    """The receipt of a memo for its owner to keep."""
     if memo.receipt is None:
         raise InvalidInput("a receipt is kept of a report that was stored, got one that was not")
     who = study.organiser

@@ -39,21 +39,11 @@ def exact_text(value: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Menu:
-    """The ε from which people choose how private one answer is.
+    """The ε from which people choose how private one answer is."""
 
-    Parameters
-    ----------
-    menu : tuple of float
-        Ascending, of at most six decimals; the first is the floor.
-    default : float
-        The one that is suggested.
-    accept_weak : bool
-        Needed where one of them hardly protects.
-    """
-
-    menu: tuple[float, ...]
-    default: float
-    accept_weak: bool = False
+    menu: tuple[float, ...]  # Ascending, of at most six decimals; the first is the floor
+    default: float  # The one that is suggested
+    accept_weak: bool = False  # Needed where one of them hardly protects
 
     def __post_init__(self) -> None:
         epsilons = tuple(self.menu) if isinstance(self.menu, (tuple, list)) else ()

@@ -14,18 +14,10 @@ PEOPLE = 4_000  # who are made up: shares are told to a whole percent
 
 @dataclass(frozen=True, kw_only=True)
 class ClippingForecast:
-    """What is to be expected of rows, if people are as declared.
+    """What is to be expected of rows, if people are as declared."""
 
-    Attributes
-    ----------
-    share : float
-        Of rows that are shrunk.
-    factor : float
-        To which part of its length half of those are shrunk, or more; 1 where none is.
-    """
-
-    share: float
-    factor: float
+    share: float  # Of rows that are shrunk
+    factor: float  # To which part of its length half of those are shrunk, or more; 1 where none is
 
     def to_dict(self) -> dict[str, float]:
         """Plain values for JSON."""
@@ -33,20 +25,7 @@ class ClippingForecast:
 
 
 def forecast_clipping(encoder: Encoder) -> ClippingForecast:
-    """How often rows of version 2 will be shrunk, if people are as declared.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        Of version 2.
-
-    Returns
-    -------
-    ClippingForecast
-        For made-up people: numbers are normal about what is typical, with the spread as their
-        standard deviation, and end where the range does; all levels are equally frequent; everybody
-        answers. The same at every call.
-    """
+    """How often rows of version 2 will be shrunk, if people are as declared."""
     source = np.random.default_rng(0)
     columns: list[np.ndarray] = []
     for attribute in encoder.attributes:

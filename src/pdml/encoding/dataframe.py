@@ -58,20 +58,7 @@ class InputDeclarations:
         return any(way != "refuse" for way in self._options)
 
     def encoder(self, x: Any, names: Sequence[str]) -> tuple[Encoder, list[str]]:
-        """The declarations as an encoder, and what of them is a leak.
-
-        Parameters
-        ----------
-        x : DataFrame or matrix
-            The records: their types, and their numbers if a scale is taken "from_data".
-        names : sequence of str
-            Of the columns.
-
-        Raises
-        ------
-        InvalidInput
-            If a column of text has no declared levels, or a number no scale.
-        """
+        """The declarations as an encoder, and what of them is a leak."""
         categories = self._levels(x, names)
         numbers = [name for name in names if name not in categories]
         columns, leaks = numeric_columns.resolve_columns(
@@ -152,19 +139,7 @@ def is_frame(x: Any) -> bool:
 def table_of(
     x: Any, names: Sequence[str], encoder: Encoder | None, wanted: Iterable[str] = ()
 ) -> Table:
-    """The columns that an encoder asks for, or ``wanted`` numbers.
-
-    Parameters
-    ----------
-    x : DataFrame or array
-        The records.
-    names : sequence of str
-        Of its columns.
-    encoder : Encoder, optional
-        Whose attributes say which columns are text.
-    wanted : iterable of str
-        The columns, without an encoder.
-    """
+    """The columns that an encoder asks for, or ``wanted`` numbers."""
     place = {name: k for k, name in enumerate(names)}
     text_columns = (
         {attribute.name: isinstance(attribute, Category) for attribute in encoder.attributes}
@@ -179,13 +154,7 @@ def table_of(
 
 
 def refuse_gaps(x: Matrix) -> None:
-    """Say what could be declared where a value is missing.
-
-    Raises
-    ------
-    DataError
-        If X holds NaN.
-    """
+    """Say what could be declared where a value is missing."""
     values = x.data if hasattr(x, "toarray") else x
     if values.size and np.isnan(np.min(values)):
         raise DataError(f"X must have a value in every cell, got NaN: {OPTIONS}", setting="missing")

@@ -21,24 +21,7 @@ _EXACT = Context(prec=2000)  # a double has at most 767 digits, and two lie 632 
 
 
 def round_range(low: float, high: float) -> tuple[float, float]:
-    """The smallest interval with ends on the grid that holds [low, high].
-
-    Parameters
-    ----------
-    low, high : float
-        A column's minimum and maximum. Where they are equal, the range reaches half of the value,
-        at least 1/2, to either side.
-
-    Returns
-    -------
-    float, float
-        On the grid of two digits of high - low; infinite where no double is as large.
-
-    Raises
-    ------
-    InvalidInput
-        If they are not finite.
-    """
+    """The smallest interval with ends on the grid that holds [low, high]."""
     below, above = _decimal(low), _decimal(high)
     if below == above:  # a constant column needs a range, too; its value is near the middle
         half = max(Decimal("0.5"), _EXACT.divide(below.copy_abs(), Decimal(2)))
@@ -49,27 +32,7 @@ def round_range(low: float, high: float) -> tuple[float, float]:
 
 
 def round_scale(typical: float, spread: float, low: float, high: float) -> tuple[float, float]:
-    """A column's median and deviation for publication.
-
-    Parameters
-    ----------
-    typical, spread : float
-        Median and standard deviation.
-    low, high : float
-        Minimum and maximum: by them the column is known to be constant, and no rounding error of
-        the deviation exceeds half of their distance.
-
-    Returns
-    -------
-    float, float
-        The typical value to the nearest on the grid of two digits of the spread, within
-        `round_range`; the spread upwards to two digits.
-
-    Raises
-    ------
-    InvalidInput
-        If they are not finite.
-    """
+    """A column's median and deviation for publication."""
     if low == high:
         return scaling.of_range(*round_range(low, high))
     width = _EXACT.subtract(_decimal(high), _decimal(low))
@@ -80,13 +43,7 @@ def round_scale(typical: float, spread: float, low: float, high: float) -> tuple
 
 
 def round_up(value: float) -> float:
-    """A positive number with two digits that is not smaller.
-
-    Raises
-    ------
-    InvalidInput
-        If it is not finite.
-    """
+    """A positive number with two digits that is not smaller."""
     return _round_up(_decimal(value))
 
 

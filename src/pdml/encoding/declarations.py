@@ -38,38 +38,7 @@ def encoder_for(
     missing_values: Sequence[str] = (),
     maps: Sequence[FeatureMap] = (),
 ) -> tuple[Encoder, tuple[str, ...]]:
-    """One attribute for each feature column, in the table's order.
-
-    Parameters
-    ----------
-    table : Table
-        The records.
-    declared : mapping of str to attribute
-        What is declared, by column (`by_name`).
-    features : collection of str
-        The columns to predict from.
-    from_data : bool
-        Take what is not declared from the data: a release no noise protects.
-    missing : collection of str
-        Further columns in which cells may hold no value: one more level of a category, and a
-        feature of its own beside a number.
-    missing_values : sequence of str
-        What stands for no value there, besides an empty cell.
-    maps : sequence of maps
-        Further features (`pdml.encoding.maps`).
-
-    Returns
-    -------
-    Encoder, tuple of str
-        And the columns whose declaration came from the data.
-
-    Raises
-    ------
-    UndeclaredColumns
-        If a column has no declaration and ``from_data`` does not allow to look.
-    DataError, InvalidInput
-        If something is declared for a column that is not there, or is no feature.
-    """
+    """One attribute for each feature column, in the table's order."""
     for name in declared:
         if name not in table.names:
             raise DataError(
@@ -128,13 +97,7 @@ def leak(columns: Sequence[str]) -> str:
 
 
 def read_encoder(path: Path) -> Encoder:
-    """Declarations from a JSON file: a model's encoder, or what people write in the same form.
-
-    Returns
-    -------
-    Encoder
-        Of the version that the file has.
-    """
+    """Declarations from a JSON file: a model's encoder, or what people write in the same form."""
     try:
         content = decode(read_file(path))
     except OSError as error:

@@ -85,16 +85,6 @@ def draw(
 ) -> NDArray[np.int64]:
     """What chance makes of sensitive answers, (people, attributes, 2): levels, and ε in millionths.
 
-    Parameters
-    ----------
-    encoder : Encoder
-    positions : array of int, (people, attributes)
-        The true levels of `Encoder.sensitive`, in order.
-    millionths : array of int, the same shape
-        Each person's ε.
-    stream : Stream
-        Of chance.
-
     Guarantees
     ----------
     - Each answer is ε-LDP with its own ε and a coin of its own.
@@ -180,13 +170,7 @@ def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | 
 
 
 def read_draws(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], ...]:
-    """The reported level and ε in millionths of each sensitive answer, read back from features.
-
-    Raises
-    ------
-    DataError
-        If a code is none that an ε of the menu can have, to the bit.
-    """
+    """The reported level and ε in millionths of each sensitive answer, read back from features."""
     row = np.asarray(features, dtype=np.float32)
     levels = (int(np.argmax(row[block.columns])) for block in encoder.blocks)
     return tuple(zip(levels, read_epsilons(encoder, row[None])[0].tolist(), strict=True))
@@ -195,11 +179,6 @@ def read_draws(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int
 def read_epsilons(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
     """The ε in millionths that people chose for each sensitive answer, read back from their
     features, (people, attributes).
-
-    Raises
-    ------
-    DataError
-        If a code is none that an ε of the menu can have, to the bit.
     """
     epsilons = np.empty((len(rows), len(encoder.sensitive)), dtype=np.int64)
     for k, (attribute, block) in enumerate(zip(encoder.sensitive, encoder.blocks, strict=True)):
@@ -246,11 +225,6 @@ def entries(attribute: Attribute, value: object) -> list[float]:
 def answer(attribute: Attribute, value: object) -> float:
     """One answer as tables are read (`Number.read`, `Category.read`): a number within its range,
     NaN for no answer; or the position of a level. None is no answer.
-
-    Raises
-    ------
-    DataError
-        For what is no answer to the question.
     """
     if value is None and attribute.missing:
         return math.nan if isinstance(attribute, Number) else len(attribute.levels)

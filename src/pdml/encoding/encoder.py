@@ -54,18 +54,6 @@ class RandomisedAnswers:
 class Encoder:
     """The declared attributes, in the order of their features.
 
-    Parameters
-    ----------
-    attributes : tuple of Number or Category
-        The questions.
-    version : int
-        1 or 2: what becomes of an answer (docs/concepts/encoding.md).
-    missing_values : tuple of str
-        What stands for no answer in a table, besides an empty cell and a null, which always do.
-        Version 2.
-    maps : tuple of maps
-        Further features, made of the attributes' (`pdml.encoding.maps`). Version 2.
-
     Guarantees
     ----------
     - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
@@ -75,9 +63,12 @@ class Encoder:
       a leak.
     """
 
-    attributes: tuple[Attribute, ...]
-    version: int = 1
+    attributes: tuple[Attribute, ...]  # The questions
+    version: int = 1  # 1 or 2: what becomes of an answer (docs/concepts/encoding.md)
+    # What stands for no answer in a table, besides an empty cell and a null, which always do.
+    # Version 2
     missing_values: tuple[str, ...] = ()
+    # Further features, made of the attributes' (`pdml.encoding.maps`). Version 2
     maps: tuple[mapped.FeatureMap, ...] = ()
 
     def __post_init__(self) -> None:
@@ -212,15 +203,7 @@ class Encoder:
         return values, features
 
     def read_answers(self, table: Table) -> tuple[NDArray[Any], ...]:
-        """Version 2: each attribute's answers in a table (`Number.read`, `Category.read`).
-
-        Raises
-        ------
-        DataError
-            If a cell is no answer to its question.
-        MissingValueError
-            If a cell is empty, and it is not declared what that means.
-        """
+        """Version 2: each attribute's answers in a table (`Number.read`, `Category.read`)."""
         columns = []
         for attribute in self.attributes:
             with self.explaining(attribute):
@@ -240,16 +223,7 @@ class Encoder:
     def expand(
         self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> Array:
-        """Version 2: the features of answers, one row for each person.
-
-        Parameters
-        ----------
-        columns : sequence of arrays
-            The answers to each attribute (`read_answers`).
-        draws : RandomisedAnswers, optional
-            What chance made of the sensitive ones; by default they count as they are, as in
-            predictions, which are made where the answers are.
-        """
+        """Version 2: the features of answers, one row for each person."""
         answers = {
             attribute.name: values
             for attribute, values in zip(self.attributes, columns, strict=True)

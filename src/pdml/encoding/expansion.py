@@ -15,22 +15,10 @@ class Expansion:
 
     The entries come first, in order, without those that a map with ``keep=False`` takes the place
     of; then the columns of each map in turn.
-
-    Parameters
-    ----------
-    inputs : Inputs
-        The entries.
-    maps : tuple of maps
-        In order.
-
-    Raises
-    ------
-    InvalidInput
-        If a map names what is no entry, or two columns would have one name.
     """
 
-    inputs: Inputs
-    maps: tuple[FeatureMap, ...] = ()
+    inputs: Inputs  # The entries
+    maps: tuple[FeatureMap, ...] = ()  # In order
 
     def __post_init__(self) -> None:
         earlier: set[str] = set()

@@ -23,15 +23,6 @@ def directions(seed: int, count: int, width: int, scale: float) -> Array:
     Entry (k, j) is the sum of the sixteen words of 16 bits in the SHA-256 of
     "pdml-fourier SEED K J" about its mean, over its deviation, rounded to 1/65536 of a turn. It is
     normal but for a kurtosis of 2.93.
-
-    Parameters
-    ----------
-    seed : int
-        Public.
-    count, width : int
-        How many directions, and of how many entries.
-    scale : float
-        The width of the kernel.
     """
     sums = np.array(
         [[_words(f"pdml-fourier {seed} {k} {j}") for j in range(width)] for k in range(count)],

@@ -23,44 +23,18 @@ _NUMBERS: dict[str, Any] = {
 class InputEncoding:
     """How records become rows: by columns of numbers with their scales, by an encoder, or as they
     are if neither is declared.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The columns of X, where they have names.
-    columns : Columns, optional
-        Declared scales of numbers.
-    encoder : Encoder, optional
-        Declared attributes, of version 2.
-    leaks : tuple of str
-        What of it was taken from the records.
     """
 
-    names: tuple[str, ...] = ()
-    columns: NumericColumns | None = None
-    encoder: Encoder | None = None
-    leaks: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # The columns of X, where they have names
+    columns: NumericColumns | None = None  # Declared scales of numbers
+    encoder: Encoder | None = None  # Declared attributes, of version 2
+    leaks: tuple[str, ...] = ()  # What of it was taken from the records
 
     @classmethod
     def from_declarations(
         cls, estimator: Any, X: Any, y: Any, declarations: InputDeclarations
     ) -> tuple["InputEncoding", Matrix, Any]:
-        """The form, X as `rows` takes it, and y.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Whose ``n_features_in_`` and ``feature_names_in_`` are set.
-        X, y
-            As they were given to `fit`.
-        declarations : Declared
-            What is declared.
-
-        Raises
-        ------
-        DataError, InvalidInput
-            If X and what is declared of it do not fit.
-        """
+        """The form, X as `rows` takes it, and y."""
         from sklearn.utils.validation import (  # here: tables have no need of it
             check_consistent_length,
             column_or_1d,

@@ -27,21 +27,12 @@ _REACH = 2.0  # where equal bins begin and end: the outermost are open
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a map is given: the entries of a row, before its scale.
+    """What a map is given: the entries of a row, before its scale."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        One for each entry.
-    numbers : tuple of str
-        Those that are standardised numbers: what a map takes that names no columns.
-    masses : tuple of float
-        The expected square of each entry (`encoding.scaling`).
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # One for each entry
+    # Those that are standardised numbers: what a map takes that names no columns
     numbers: tuple[str, ...]
-    masses: tuple[float, ...]
+    masses: tuple[float, ...]  # The expected square of each entry (`encoding.scaling`)
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> "Inputs":
@@ -50,13 +41,7 @@ class Inputs:
         return cls(names=columns, numbers=columns, masses=(scaling.NUMBER_MASS,) * len(columns))
 
     def places(self, columns: Iterable[str]) -> tuple[int, ...]:
-        """The positions of named entries; of all numbers if none is named.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such entry.
-        """
+        """The positions of named entries; of all numbers if none is named."""
         where = {name: k for k, name in enumerate(self.names)}
         wanted = tuple(columns) or self.numbers
         for name in wanted:
@@ -302,13 +287,7 @@ def to_dict(feature_map: FeatureMap) -> dict[str, Any]:
 
 
 def from_dict(data: Any) -> FeatureMap:
-    """The inverse of `to_dict`; settings that are left out have their defaults.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such map, or it has no such setting.
-    """
+    """The inverse of `to_dict`; settings that are left out have their defaults."""
     if not isinstance(data, Mapping) or "map" not in data:
         raise _refused('a map must be a table with its name, {"map": "squares"}', data)
     kind = _KINDS[_validate.choice("map", data["map"], tuple(_KINDS))]
@@ -323,13 +302,7 @@ def from_dict(data: Any) -> FeatureMap:
 
 
 def maps_of(maps: Any) -> tuple[FeatureMap, ...]:
-    """One map, several, or none, each as an object or as `to_dict` spells it.
-
-    Raises
-    ------
-    InvalidInput
-        If something else is given.
-    """
+    """One map, several, or none, each as an object or as `to_dict` spells it."""
     if maps is None:
         return ()
     several = maps if isinstance(maps, (list, tuple)) else (maps,)

@@ -35,24 +35,12 @@ _CHUNK = 512  # rows at a time: what is made on the way stays in cache
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NumericColumns:
-    """Columns of numbers, their declared scales, and maps of them.
+    """Columns of numbers, their declared scales, and maps of them."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of the columns.
-    scales : array of shape (columns, 2)
-        (typical, spread) of each.
-    ranges : array of shape (columns, 2), optional
-        (low, high) of each: what lies outside is moved to the nearer end.
-    maps : tuple of maps
-        `pdml.encoding.maps`.
-    """
-
-    names: tuple[str, ...]
-    scales: Array
-    ranges: Array | None = None
-    maps: tuple[FeatureMap, ...] = ()
+    names: tuple[str, ...]  # Of the columns
+    scales: Array  # (typical, spread) of each
+    ranges: Array | None = None  # (low, high) of each: what lies outside is moved to the nearer end
+    maps: tuple[FeatureMap, ...] = ()  # `pdml.encoding.maps`
 
     def __post_init__(self) -> None:
         many = len(self.names)
@@ -74,13 +62,7 @@ class NumericColumns:
         return scaling.typical_constant(self.expansion.mass)
 
     def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
-        """Rows as they are trained on, and how many were shrunk.
-
-        Raises
-        ------
-        InvalidInput
-            If a sparse X would lose its zeros: by a typical value other than 0, or by a map.
-        """
+        """Rows as they are trained on, and how many were shrunk."""
         if sp.issparse(x):
             return self._sparse(x, norm_bound, constant)
         width = self.expansion.width + constant
@@ -137,13 +119,7 @@ class NumericColumns:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """The inverse of `to_dict`.
-
-        Raises
-        ------
-        InvalidInput
-            If it is not what `to_dict` writes.
-        """
+        """The inverse of `to_dict`."""
         keys = ("columns", "scales", "ranges", "maps")
         if not isinstance(data, Mapping) or set(data) != set(keys):
             raise InvalidInput(f"inputs must have exactly the keys {', '.join(keys)}, got {data!r}")
@@ -160,26 +136,7 @@ class NumericColumns:
 def resolve_columns(
     x: Matrix, names: Sequence[str], *, scales: Any, ranges: Any, feature_map: Any
 ) -> tuple[NumericColumns | None, list[str]]:
-    """What is declared about columns of numbers, and what of it is a leak.
-
-    Parameters
-    ----------
-    x : matrix
-        The records: looked into only by "from_data".
-    names : sequence of str
-        Of the columns.
-    scales : sequence of (typical, spread), mapping by name, "from_data" or None
-        ``feature_scales``.
-    ranges : array of (low, high), "from_data" or None
-        ``feature_ranges``: where no scale is declared, its middle is typical.
-    feature_map : map, list of maps, or None
-        ``feature_map``.
-
-    Returns
-    -------
-    Columns or None, list of str
-        None if nothing is declared.
-    """
+    """What is declared about columns of numbers, and what of it is a leak."""
     wanted = maps.maps_of(feature_map)
     if scales is None and ranges is None:
         if wanted:
@@ -292,20 +249,7 @@ def _measure_scales(x: Matrix) -> Array:
 
 
 def clipping(lengths: Array, norm_bound: float) -> str:
-    """Whether shrinking undeclared rows may have thrown away what they tell, in a sentence.
-
-    Parameters
-    ----------
-    lengths : array
-        Of the rows before they were shrunk, in units of the norm bound.
-    norm_bound : float
-        As it was set.
-
-    Returns
-    -------
-    str
-        "" if it is not so.
-    """
+    """Whether shrinking undeclared rows may have thrown away what they tell, in a sentence."""
     for factor, share in _LONG:
         long = int(np.count_nonzero(lengths > factor))
         if long > share * len(lengths):

@@ -36,36 +36,12 @@ WIDTH = 2 * LIMIT  # of a declared range in spreads, where nothing else is decla
 
 
 def of_range(low: float, high: float) -> tuple[float, float]:
-    """(typical, spread) of a number of which only the range is declared.
-
-    Parameters
-    ----------
-    low, high : float
-        The range, low < high.
-
-    Returns
-    -------
-    float, float
-        Its middle, and a sixth of its width: so its ends are three spreads away.
-    """
+    """(typical, spread) of a number of which only the range is declared."""
     return low / 2 + high / 2, high / WIDTH - low / WIDTH
 
 
 def checked(name: str, typical: Any, spread: Any) -> tuple[float, float]:
-    """A declared scale as two floats.
-
-    Parameters
-    ----------
-    name : str
-        The column's, for the error.
-    typical, spread : float
-        What was declared.
-
-    Raises
-    ------
-    InvalidInput
-        If one of them is not finite, or the spread is not positive.
-    """
+    """A declared scale as two floats."""
     largest = 1e300
     return (
         _validate.real(f"typical of {name!r}", typical, low=-largest, high=largest),
@@ -74,20 +50,7 @@ def checked(name: str, typical: Any, spread: Any) -> tuple[float, float]:
 
 
 def standardised(values: NDArray[Any], typical: Any, spread: Any) -> Array:
-    """clip((v - typical)/spread, ±3).
-
-    Parameters
-    ----------
-    values : array
-        Finite numbers.
-    typical, spread : float or array
-        One for all, or one for each column.
-
-    Returns
-    -------
-    array
-        Of the same shape, in double precision.
-    """
+    """clip((v - typical)/spread, ±3)."""
     with np.errstate(over="ignore"):  # what is too large for a double is clipped like the rest
         far = (np.asarray(values, dtype=np.float64) - typical) / spread
     return np.asarray(np.minimum(np.maximum(far, -LIMIT), LIMIT) + 0.0)  # + 0 turns -0 into 0
@@ -99,15 +62,7 @@ def original(entries: NDArray[Any], typical: Any, spread: Any) -> Array:
 
 
 def centred(codes: IntArray, levels: int) -> Array:
-    """One row (levels,) for each code: 1 - 1/L where the level was chosen, else -1/L.
-
-    Parameters
-    ----------
-    codes : array of int, shape (m,)
-        Positions of the chosen levels.
-    levels : int
-        L.
-    """
+    """One row (levels,) for each code: 1 - 1/L where the level was chosen, else -1/L."""
     share = 1.0 / levels
     chosen = np.asarray(codes)[:, None] == np.arange(levels)
     return np.where(chosen, 1.0 - share, 0.0 - share) + 0.0
@@ -129,24 +84,6 @@ def scale_and_clip(
     blocks: Sequence[Block] = (),
 ) -> tuple[Array, int]:
     """Rows as they are trained on.
-
-    Parameters
-    ----------
-    entries : array of shape (m, d)
-        Standardised numbers, centred levels, and whatever maps made of them.
-    mass : float
-        The sum of the entries' masses.
-    constant : bool
-        Whether the constant is appended as the last entry.
-    bound : float
-        The longest norm, B: everything is in units of it.
-    blocks : sequence of Block
-        The last columns of ``entries``, if they are codes of randomised answers.
-
-    Returns
-    -------
-    array of shape (m, d + 1) or (m, d), int
-        And how many rows were shrunk, which is not to be told to others.
 
     Guarantees
     ----------
@@ -178,22 +115,7 @@ def room(blocks: Sequence[Block]) -> float:
 def typical_constant(
     mass: float, clear: float | None = None, blocks: Sequence[Block] = ()
 ) -> float:
-    """The constant of a row whose entries are as large as is expected of them.
-
-    Parameters
-    ----------
-    mass : float
-        As in `scale_and_clip`.
-    clear : float, optional
-        The part of it that is not of codes; by default all.
-    blocks : sequence of Block
-        As in `scale_and_clip`.
-
-    Returns
-    -------
-    float
-        In units of the bound.
-    """
+    """The constant of a row whose entries are as large as is expected of them."""
     entries = row_factor(mass) ** 2 * (mass if clear is None else clear)
     return CONSTANT * min(1.0, room(blocks) / sqrt(entries + CONSTANT * CONSTANT))
 
@@ -231,31 +153,12 @@ def row_factor(mass: float) -> float:
 
 
 def unscale(row: NDArray[Any], mass: float) -> Array:
-    """The entries behind a row with its constant: the inverse of `scale_and_clip`, up to rounding.
-
-    Parameters
-    ----------
-    row : array of shape (d + 1,)
-        As it was sent.
-    mass : float
-        As in `scale_and_clip`.
-
-    Raises
-    ------
-    InvalidInput
-        If the row is not finite, or does not end with a positive constant.
-    """
+    """The entries behind a row with its constant: inverts `scale_and_clip` up to rounding."""
     return np.asarray(shares(row) * (CONSTANT / row_factor(mass)))
 
 
 def shares(row: NDArray[Any]) -> Array:
-    """A row in units of its last entry, the constant, which is left out.
-
-    Raises
-    ------
-    InvalidInput
-        If the row is not finite, or does not end with a positive constant.
-    """
+    """A row in units of its last entry, the constant, which is left out."""
     entries = np.asarray(row, dtype=np.float64)
     if not (np.isfinite(entries).all() and entries[-1] > 0):
         raise InvalidInput(

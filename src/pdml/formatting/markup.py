@@ -19,18 +19,6 @@ _UNSPEAKABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 def templates(package: str, folder: str = "templates") -> Environment:
     """The templates of one room.
 
-    Parameters
-    ----------
-    package : str
-        Whose files they are.
-    folder : str, optional
-        Where they lie in it.
-
-    Returns
-    -------
-    jinja2.Environment
-        Its ``get_template(name).render(...)`` gives a document.
-
     Guarantees
     ----------
     - Text is shown, never obeyed, in every template, whatever its file is called.
@@ -48,34 +36,12 @@ def templates(package: str, folder: str = "templates") -> Environment:
 
 
 def plain_text(text: str) -> str:
-    """Text without control characters and lone surrogates, which neither HTML nor UTF-8 can carry.
-
-    Parameters
-    ----------
-    text : str
-        From anywhere.
-
-    Returns
-    -------
-    str
-        Each of them replaced by U+FFFD.
-    """
+    """Text without control characters and lone surrogates, which HTML and UTF-8 cannot carry."""
     return _UNSPEAKABLE.sub("\ufffd", text)
 
 
 def policy_hash(source: str) -> str:
-    """What a content security policy calls a script or a style by, so that no other one runs.
-
-    Parameters
-    ----------
-    source : str
-        All that stands between its tags.
-
-    Returns
-    -------
-    str
-        'sha256-...', in quotes.
-    """
+    """What a content security policy calls a script or a style by, so that no other one runs."""
     return f"'sha256-{b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
 
 

@@ -18,22 +18,7 @@ class Sheet:
 
 
 def as_text(title: str, sheets: Iterable[Sheet], notes: Sequence[str] = ()) -> str:
-    """Columns side by side, as wide as their widest cell.
-
-    Parameters
-    ----------
-    title : str
-        The first line.
-    sheets : iterable of Sheet
-        Of at least one column each.
-    notes : sequence of str
-        The last lines.
-
-    Returns
-    -------
-    str
-        Without a line break at its end.
-    """
+    """Columns side by side, as wide as their widest cell."""
     lines = [title]
     for sheet in sheets:
         table = [sheet.columns, *sheet.rows]
@@ -46,18 +31,7 @@ def as_text(title: str, sheets: Iterable[Sheet], notes: Sequence[str] = ()) -> s
 
 
 def as_html(title: str, sheets: Iterable[Sheet], notes: Sequence[str] = ()) -> str:
-    """The same for a notebook, whose colours it takes, light or dark.
-
-    Parameters
-    ----------
-    title, sheets, notes
-        As for `as_text`: text is shown, never obeyed.
-
-    Returns
-    -------
-    str
-        A part of a page, without scripts.
-    """
+    """The same for a notebook, whose colours it takes, light or dark."""
     return str(_template().render(title=title, sheets=list(sheets), notes=list(notes)))
 
 

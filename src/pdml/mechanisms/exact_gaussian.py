@@ -270,17 +270,6 @@ def round_to_grid(values: Array) -> Array:
 def on_grid(values: Array) -> bool:
     """Whether `round_to_grid` and noise from here can have made ``values``: they lie on the grid
     2^-40.
-
-    Parameters
-    ----------
-    values : array
-        A release.
-
-    Returns
-    -------
-    bool
-        True for every release of secure noise. A number around 1 that comes from elsewhere lies on
-        the grid with a chance of 2^-12.
     """
     scaled = np.asarray(values) * 2.0**BITS
     return bool(np.all(np.abs(values) <= 2 * LIMIT) and np.all(scaled == np.rint(scaled)))

@@ -24,23 +24,7 @@ Units = NDArray[np.int64]
 
 
 def quantize(values: Array) -> Units:
-    """Sums as whole numbers of units, each rounded to the nearest.
-
-    Parameters
-    ----------
-    values : array
-        Sums without noise.
-
-    Returns
-    -------
-    array of int64
-        Of the same shape. Two vectors at distance D are at most D + `rounding_shift` apart.
-
-    Raises
-    ------
-    InvalidInput
-        If a sum is not finite, or beyond `LIMIT`.
-    """
+    """Sums as whole numbers of units, each rounded to the nearest."""
     numbers = np.asarray(values, dtype=float)
     if not np.isfinite(numbers).all() or (np.abs(numbers) > LIMIT).any():
         raise InvalidInput(
@@ -51,35 +35,12 @@ def quantize(values: Array) -> Units:
 
 
 def dequantize(units: Units) -> Array:
-    """What whole numbers of units stand for: exact up to ±2^29.
-
-    Parameters
-    ----------
-    units : array of int64
-        A release, or a total of several.
-
-    Returns
-    -------
-    array of float
-        ``units`` · 2^-24.
-    """
+    """What whole numbers of units stand for: exact up to ±2^29."""
     return np.asarray(units, dtype=float) * UNIT
 
 
 def sample(stddevs: Array, stream: Stream) -> Units:
     """Independent normal noise, rounded to whole units.
-
-    Parameters
-    ----------
-    stddevs : array
-        The standard deviation of every coordinate.
-    stream : Stream
-        Where the draws come from.
-
-    Returns
-    -------
-    array of int64
-        Of the same shape.
 
     Guarantees
     ----------

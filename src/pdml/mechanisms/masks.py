@@ -26,22 +26,7 @@ _DOMAIN = b"pdml mask 1\0"
 
 
 def derive_seed(shared: bytes, *, job: str, server: str, other: str) -> bytes:
-    """The seed of one pair of servers in one job.
-
-    Parameters
-    ----------
-    shared : bytes
-        The secret that the two have in common and nobody else has.
-    job : str
-        The digest of the job's terms.
-    one, other : str
-        The two servers, in any order.
-
-    Returns
-    -------
-    bytes
-        Another for every job and pair; from it nothing can be computed about ``shared``.
-    """
+    """The seed of one pair of servers in one job."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -53,20 +38,7 @@ def derive_seed(shared: bytes, *, job: str, server: str, other: str) -> bytes:
 
 
 def words(seed: bytes, count: int) -> Words:
-    """``count`` words of the stream of a seed: ChaCha20, from its beginning.
-
-    Parameters
-    ----------
-    seed : bytes
-        32 bytes of `derive_seed`.
-    count : int
-        How many words.
-
-    Returns
-    -------
-    array of uint64
-        Always the same ones.
-    """
+    """``count`` words of the stream of a seed: ChaCha20, from its beginning."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     if len(seed) != SEED:
@@ -76,29 +48,7 @@ def words(seed: bytes, count: int) -> Words:
 
 
 def add_masks(units: Units, me: str, servers: tuple[str, ...], seeds: Mapping[str, bytes]) -> Words:
-    """What server ``me`` sends instead of its noisy sums.
-
-    Parameters
-    ----------
-    units : array of int64
-        Its sums with their noise.
-    me : str
-        This server.
-    servers : tuple of str
-        All servers, in the order of the job.
-    seeds : mapping of str to bytes
-        The seed with every other server.
-
-    Returns
-    -------
-    array of uint64
-        ``units`` plus the masks with later servers, less those with earlier ones, modulo 2^64.
-
-    Raises
-    ------
-    InvalidInput
-        If a server is missing: along fewer pairs one neighbour could isolate another.
-    """
+    """What server ``me`` sends instead of its noisy sums."""
     others = [name for name in servers if name != me]
     if me not in servers or set(seeds) != set(others):
         raise InvalidInput(f"{me} must have one seed with each of the other servers")
@@ -110,20 +60,7 @@ def add_masks(units: Units, me: str, servers: tuple[str, ...], seeds: Mapping[st
 
 
 def total(sent: Mapping[str, Words], servers: tuple[str, ...]) -> Units:
-    """The exact total of all servers' sums with their noise.
-
-    Parameters
-    ----------
-    sent : mapping of str to array of uint64
-        What every server sent.
-    servers : tuple of str
-        All of them: the masks cancel in no smaller total.
-
-    Returns
-    -------
-    array of int64
-        In units of 2^-24.
-    """
+    """The exact total of all servers' sums with their noise."""
     if set(sent) != set(servers):
         missing = ", ".join(name for name in servers if name not in sent)
         raise InvalidInput(f"a total needs the sums of every server, and lacks those of {missing}")

@@ -23,21 +23,11 @@ REFERENCE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Bin:
-    """Records in whose class the model was about equally sure.
+    """Records in whose class the model was about equally sure."""
 
-    Attributes
-    ----------
-    records : float
-        How many; with noise, not whole.
-    confidence : float
-        How sure it was, on average.
-    accuracy : float
-        The share of them that it got right.
-    """
-
-    records: float
-    confidence: float
-    accuracy: float
+    records: float  # How many; with noise, not whole
+    confidence: float  # How sure it was, on average
+    accuracy: float  # The share of them that it got right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,27 +113,7 @@ class Evaluation:
 
 
 def evaluate(model: Model, x: Matrix, truth: IntArray) -> Evaluation:
-    """Measure a model on encoded records.
-
-    Parameters
-    ----------
-    model : Model
-        Any with two classes or more.
-    x : array or CSR matrix of shape (m, d)
-        Records as the model takes them (`Model.features`).
-    truth : array of int
-        Of each record the index of its true class in ``model.classes``.
-
-    Returns
-    -------
-    Evaluation
-        Computed from the records without noise.
-
-    Raises
-    ------
-    DataError
-        If there are no records, or not one label for each.
-    """
+    """Measure a model on encoded records."""
     from sklearn import metrics  # not loaded where nothing is measured
 
     if x.shape[0] != len(truth) or not len(truth):
@@ -193,23 +163,7 @@ def _auc(truth: IntArray, chances: Array) -> float | None:
 def reference_accuracy(
     model: Model, x: Matrix, truth: IntArray, tested: Matrix, tested_truth: IntArray
 ) -> float | None:
-    """What the same records would have given without any protection: `REFERENCE`.
-
-    Parameters
-    ----------
-    model : Model
-        Whose scaling, clipping and constant the rows go through.
-    x, truth : matrix, array of int
-        The records that were trained on, and their true classes as indices.
-    tested, tested_truth : matrix, array of int
-        Those to measure on.
-
-    Returns
-    -------
-    float or None
-        Its accuracy; None where the records have one class only. Computed without noise: keep it
-        inside, and out of every model.
-    """
+    """What the same records would have given without any protection: `REFERENCE`."""
     from sklearn.linear_model import LogisticRegression
 
     if len(np.unique(truth)) < 2:

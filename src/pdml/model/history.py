@@ -37,24 +37,7 @@ class History:
     spent: Array  # ε of features against other servers so far, at the ledger's δ
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw noise, consensus, what was spent, and the risk if it was recorded, over the rounds.
-
-        Parameters
-        ----------
-        axes : sequence of matplotlib axes, optional
-            One for each; by default those of a new figure.
-
-        Returns
-        -------
-        array of matplotlib axes
-
-        Raises
-        ------
-        InvalidInput
-            If nothing happened round by round: an exchange of sums has no rounds.
-        MissingExtra
-            If matplotlib is not installed.
-        """
+        """Draw noise, consensus, the budget spent, and the risk if recorded, over the rounds."""
         titles = {name: words for name, words in _TITLES.items() if self._has_values(name)}
         if not titles:
             raise InvalidInput(
@@ -94,18 +77,5 @@ NO_ROUNDS = History(*([np.zeros(0)] * 4))  # one exchange of sums: nothing happe
 
 
 def noise_level(plan: TrainingPlan, n_servers: int) -> Array:
-    """How loud the noise is by the plan: what is published of it.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Public settings.
-    n_servers : int
-        How many servers.
-
-    Returns
-    -------
-    array of shape (T,)
-        σ(t) of one coordinate of θ(t), root mean square over servers.
-    """
+    """How loud the noise is by the plan: what is published of it."""
     return np.asarray(np.sqrt(np.mean(plan.stddevs(n_servers) ** 2, axis=1)))

@@ -39,24 +39,12 @@ OF_ROUNDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals:
-    """An interval about every coefficient, the intercept left out.
+    """An interval about every coefficient, the intercept left out."""
 
-    Attributes
-    ----------
-    coefficients : array of shape (C, d)
-        Of the released model.
-    deviations : array of shape (C, d)
-        What noise adds to each, as a standard deviation.
-    covers : str
-        Which noise that is, in words.
-    whole : bool
-        Whether it is all of it.
-    """
-
-    coefficients: Array
-    deviations: Array
-    covers: str
-    whole: bool
+    coefficients: Array  # Of the released model
+    deviations: Array  # What noise adds to each, as a standard deviation
+    covers: str  # Which noise that is, in words
+    whole: bool  # Whether it is all of it
 
     @property
     def low(self) -> Array:
@@ -79,19 +67,7 @@ class Intervals:
 def of_sums(
     total: Units, plan: TrainingPlan, place: ServerSpec, weights: Array, *, intercept: bool = True
 ) -> Intervals:
-    """After one exchange of sums, by its total.
-
-    Parameters
-    ----------
-    total, plan, place, intercept
-        As for `pdml.training.sums_fit.weights`.
-    weights : array of shape (C, d)
-        What that gave.
-
-    Returns
-    -------
-    Intervals
-    """
+    """After one exchange of sums, by its total."""
     with single_thread():
         fit = sums_fit.fit_total(total, plan, place, intercept)
         stddevs = deviations(*fit, plan.loss_for(place.classes)) / place.norm_bound
@@ -105,22 +81,7 @@ def of_sums(
 
 
 def of_rounds(plan: TrainingPlan, servers: int, coefficients: Array) -> Intervals:
-    """After rounds, of the mean of the servers' last releases.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        With ``method`` "rounds".
-    servers : int
-        n.
-    coefficients : array of shape (C, d)
-        Of the released model.
-
-    Returns
-    -------
-    Intervals
-        Of the last round's noise, and no other: `OF_ROUNDS`.
-    """
+    """After rounds, of the mean of the servers' last releases."""
     stddev = float(noise_level(plan, servers)[-1]) / sqrt(servers)
     return Intervals(
         coefficients=coefficients,

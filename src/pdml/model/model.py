@@ -320,24 +320,7 @@ def _check_width(x: Matrix, wanted: int) -> None:
 
 
 def read_ledger_rows(privacy: dict[str, Any], name: str = "lines") -> list[LedgerRow]:
-    """The lines of a ledger that was written as plain values.
-
-    Parameters
-    ----------
-    privacy : dict
-        As a model has it, and as `Ledger.to_dict` wrote it.
-    name : str
-        "lines" or "coalitions".
-
-    Returns
-    -------
-    list of LedgerRow
-
-    Raises
-    ------
-    DataError
-        If it holds none that this version can read.
-    """
+    """The lines of a ledger that was written as plain values."""
     kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
     kinds |= {"epsilon": float, "delta": float, "certainty": float}
 

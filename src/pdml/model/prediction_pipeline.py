@@ -56,56 +56,22 @@ class Scaled:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PredictionPipeline:
-    """From answers to margins.
+    """From answers to margins."""
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        Of a table, in the order of their numbers. Empty: rows of numbers are given as they are.
-    names : tuple of str
-        Of the numbers of a row that is given as it is, where they are known.
-    width : int
-        How many numbers a row has.
-    scaled : Scaled, optional
-        What the numbers become; None leaves them as they are.
-    expansion : Expansion, optional
-        Which entries stay, and what maps add; None: all stay, and nothing is added.
-    constant : float, optional
-        The last entry of every row; None: there is none.
-    bound : float
-        The norm to which longer rows are shrunk.
-    weights : array of shape (C, entries) or (C, entries + 1)
-        What a row is multiplied by, the constant's last.
-    """
-
+    # Of a table, in the order of their numbers. Empty: rows of numbers are given as they are
     columns: tuple[Column, ...]
-    names: tuple[str, ...]
-    width: int
-    scaled: Scaled | None
+    names: tuple[str, ...]  # Of the numbers of a row that is given as it is, where they are known
+    width: int  # How many numbers a row has
+    scaled: Scaled | None  # What the numbers become; None leaves them as they are
+    # Which entries stay, and what maps add; None: all stay, and nothing is added
     expansion: Expansion | None
-    constant: float | None
-    bound: float
-    weights: Array
+    constant: float | None  # The last entry of every row; None: there is none
+    bound: float  # The norm to which longer rows are shrunk
+    weights: Array  # What a row is multiplied by, the constant's last
 
 
 def describe_model(model: Model) -> PredictionPipeline:
-    """What `Model` does with a record.
-
-    Parameters
-    ----------
-    model : Model
-        Any.
-
-    Returns
-    -------
-    PredictionPipeline
-        Which gives the margins of `Model.decision_function`, to rounding.
-
-    Raises
-    ------
-    InvalidInput
-        If the model does something with a record that is no step of a recipe.
-    """
+    """What `Model` does with a record."""
     refuse_untranslated(model)
     encoder = None if model.encoder is None else Encoder.from_dict(model.encoder)
     if encoder is not None and encoder.sensitive:
@@ -144,13 +110,7 @@ def describe_model(model: Model) -> PredictionPipeline:
 
 
 def refuse_untranslated(model: Model) -> None:
-    """Refuse a model with a field that no other program knows of.
-
-    Raises
-    ------
-    InvalidInput
-        If it has one.
-    """
+    """Refuse a model with a field that no other program knows of."""
     for field in fields(model):
         if field.name not in _TRANSLATED | _DESCRIBES and getattr(model, field.name):
             raise InvalidInput(

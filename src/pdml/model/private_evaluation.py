@@ -240,22 +240,7 @@ class CountedEvaluation:
 
 
 def exact_counts(model: Model, x: Matrix, truth: IntArray, counting: Counting) -> IntArray:
-    """How a model does on encoded records, in numbers that must not be shown.
-
-    Parameters
-    ----------
-    model : Model
-        Of as many classes as ``counting``.
-    x, truth : matrix, array of int
-        Records as the model takes them, and the index of each one's true class.
-    counting : Counting
-        Into how many bins the model's confidence falls.
-
-    Returns
-    -------
-    array of int
-        For `Counting.released`.
-    """
+    """How a model does on encoded records, in numbers that must not be shown."""
     if len(model.classes) != counting.classes:
         raise InvalidInput(
             f"classes must be the model's {len(model.classes)}, got {counting.classes}",
@@ -273,22 +258,7 @@ def count(
     source: Source | None = None,
     server: int = 0,
 ) -> CountedEvaluation:
-    """Count how a model does on encoded records, with fresh noise: each call is a release.
-
-    Parameters
-    ----------
-    model, x, truth, counting
-        As for `exact_counts`.
-    source : Source, optional
-        Of the noise; by default the operating system's entropy.
-    server : int
-        Whose stream of it.
-
-    Returns
-    -------
-    CountedEvaluation
-        Nothing in it but the release and public settings.
-    """
+    """Count how a model does on encoded records, with fresh noise: each call is a release."""
     noise_source = Secure() if source is None else source
     return CountedEvaluation.of(
         counting.released(exact_counts(model, x, truth, counting), noise_source, server),
@@ -300,23 +270,7 @@ def count(
 
 
 def pooled(parts: Sequence[CountedEvaluation]) -> CountedEvaluation:
-    """What several holders of records have counted of one model, added up.
-
-    Parameters
-    ----------
-    parts : sequence of CountedEvaluation
-        At least one, of the same classes and bins; nobody's record is in two of them.
-
-    Returns
-    -------
-    CountedEvaluation
-        Of all records together. Each part was a release by itself and stays what it told.
-
-    Raises
-    ------
-    InvalidInput
-        If they do not fit together.
-    """
+    """What several holders of records have counted of one model, added up."""
     if not parts or len({(part.classes, part.counting.bins) for part in parts}) > 1:
         raise InvalidInput("parts must be evaluations of the same classes, in the same bins")
     first = parts[0]

@@ -38,30 +38,14 @@ _UNEVEN = 4.0  # chosen on made-up populations (docs/concepts/attributes.md)
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Where one randomised answer stands in a row.
+    """Where one randomised answer stands in a row."""
 
-    Attributes
-    ----------
-    name : str
-        The question's.
-    start : int
-        Its first column.
-    levels : int
-        L, its columns.
-    scale : float
-        g.
-    length : float
-        The norm of its longest code, which is that of the smallest ε.
-    epsilon : float
-        The largest ε that people may have chosen.
-    """
-
-    name: str
-    start: int
-    levels: int
-    scale: float
-    length: float
-    epsilon: float
+    name: str  # The question's
+    start: int  # Its first column
+    levels: int  # L, its columns
+    scale: float  # g
+    length: float  # The norm of its longest code, which is that of the smallest ε
+    epsilon: float  # The largest ε that people may have chosen
 
     @property
     def columns(self) -> slice:
@@ -88,14 +72,6 @@ def layout_blocks(
 ) -> tuple[Block, ...]:
     """Blocks one after the other from column ``start`` on; each has the part of a row's squared
     norm that its mass is of all masses.
-
-    Parameters
-    ----------
-    start : int
-        Where the first begins.
-    mass : float
-        Of a whole row (`encoding.scaling`).
-    questions : sequence of (name, mass, menu in millionths, levels)
     """
     blocks = []
     for name, question_mass, menu, levels in questions:
@@ -115,23 +91,7 @@ def layout_blocks(
 
 
 def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Block]) -> Array:
-    """S with every code's own block replaced by its expectation's estimate.
-
-    Parameters
-    ----------
-    square_sum : (d, d) array
-        Σ v x xᵀ.
-    first : (d,) array
-        Σ v x.
-    size : float
-        Σ v.
-    blocks : sequence of Block
-
-    Returns
-    -------
-    (d, d) array
-        Unbiased for what S would be with true answers.
-    """
+    """S with every code's own block replaced by its expectation's estimate."""
     estimate = square_sum.copy()
     for block in blocks:
         code, share = first[block.columns] / block.scale, 1 / block.levels

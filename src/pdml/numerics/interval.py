@@ -31,23 +31,7 @@ UNKNOWN = Range(low=0.0, middle=0.5, high=1.0)
 
 
 def ranged(values: Array, chance: Array, beyond: float, least: float = 0.0) -> Range:
-    """Mean and the 10% and 90% quantiles of what is possible.
-
-    Parameters
-    ----------
-    values : array
-        What is possible, none above 1.
-    chance : array
-        Of each, with as many axes: values may be the same along some.
-    beyond : float
-        What the mathematics leaves out, by which the interval is widened.
-    least : float
-        No value lies below it.
-
-    Returns
-    -------
-    Range
-    """
+    """Mean and the 10% and 90% quantiles of what is possible."""
     values = np.broadcast_to(values, chance.shape)
     order = np.argsort(values, axis=None)
     shares = np.cumsum(chance.ravel()[order])

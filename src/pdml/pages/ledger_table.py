@@ -9,18 +9,7 @@ HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing
 
 
 def sure(line: LedgerRow) -> str:
-    """What somebody at even odds can come to believe.
-
-    Parameters
-    ----------
-    line : Line
-        Of any ledger.
-
-    Returns
-    -------
-    str
-        Words without a full stop.
-    """
+    """What somebody at even odds can come to believe."""
     if isinf(line.epsilon):
         return "nothing keeps them from being certain"
     most = numbers.certainty(line.certainty)

@@ -13,18 +13,5 @@ _TEMPLATES.tests["known"] = lambda value: value is not None and isfinite(value)
 
 
 def document(template: str, page: Any) -> str:
-    """A whole document.
-
-    Parameters
-    ----------
-    template : str
-        Its file in ``templates``.
-    page : dataclass
-        All that it shows: a template has no other source.
-
-    Returns
-    -------
-    str
-        HTML, the same for the same page.
-    """
+    """A whole document."""
     return _TEMPLATES.get_template(template).render(page=page)

@@ -30,18 +30,7 @@ _TOGETHER = "The ledger says what the parties would have learnt had each run its
 
 
 def training_page(trained: "TrainedStudy") -> Page:
-    """The page of a study that one trust domain has trained.
-
-    Parameters
-    ----------
-    trained : TrainedStudy
-        As `pdml.train_study` gives it.
-
-    Returns
-    -------
-    Page
-        For `pdml.pages.training_page.write`.
-    """
+    """The page of a study that one trust domain has trained."""
     creation_note = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}"
     page = _page(trained.study, trained.outcome, trained.history)
     figure = coefficient_figure(
@@ -98,20 +87,7 @@ def _page(study: "Study", outcome: "ConsortiumResult", history: "History") -> Pa
 
 
 def lead(study: "Study", outcome: "ConsortiumResult") -> str:
-    """What was trained on, in a sentence.
-
-    Parameters
-    ----------
-    study : Study
-        The contract.
-    outcome : Outcome
-        What was released.
-
-    Returns
-    -------
-    str
-        Plain words.
-    """
+    """What was trained on, in a sentence."""
     contract, total = outcome.contract, sum(part.records for part in outcome.parts)
     everywhere = all(part.randomised_by == DEVICES for part in outcome.parts)
     where = "on people's devices" if everywhere else "as the notes say"
@@ -124,18 +100,7 @@ def lead(study: "Study", outcome: "ConsortiumResult") -> str:
 
 
 def notes_of(outcome: "ConsortiumResult") -> tuple[str, ...]:
-    """What a reader must know about each server's data, and about the ledger.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        What was released.
-
-    Returns
-    -------
-    tuple of str
-        Sentences.
-    """
+    """What a reader must know about each server's data, and about the ledger."""
     notes = [f"The ledger counts {outcome.ledger_scope}."]
     for part in outcome.parts:
         used = f"{part.server}'s data set was used before; its ledger holds the earlier jobs too."

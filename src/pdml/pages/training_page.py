@@ -166,29 +166,10 @@ class Page:
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:
-    """Render to a file that is either the old one or the new one.
-
-    Parameters
-    ----------
-    path : path
-        Usually ``report.html``.
-    page : Page
-        What it shows.
-    """
+    """Render to a file that is either the old one or the new one."""
     atomic_write(path, render(page))
 
 
 def render(page: Page) -> str:
-    """The whole document. It loads nothing, runs nothing, and is the same for the same page.
-
-    Parameters
-    ----------
-    page : Page
-        What it shows.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
+    """The whole document. It loads nothing, runs nothing, and is the same for the same page."""
     return document("training.html", page)

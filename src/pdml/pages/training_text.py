@@ -21,19 +21,7 @@ WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
 
 
 def table_page(trained: "TrainingResult") -> Page:
-    """The page of a table's training.
-
-    Parameters
-    ----------
-    trained : Trained
-        As `pdml.simulation.table_training.train_table` gives it.
-
-    Returns
-    -------
-    Page
-        For `pdml.pages.training_page.write`. A function of releases and public settings, unless
-        diagnostics were asked for.
-    """
+    """The page of a table's training."""
     diagnostics = trained.simulation.diagnostics
     return _page(
         trained,
@@ -48,19 +36,7 @@ def table_page(trained: "TrainingResult") -> Page:
 
 
 def demo_page(demo: "Demo") -> Page:
-    """The page of the demo, beside the same training without privacy.
-
-    Parameters
-    ----------
-    demo : Demo
-        As `pdml.simulation.demo_training.run_demo` gives it; its accuracies are on records that are
-        nobody's.
-
-    Returns
-    -------
-    Page
-        For `pdml.pages.training_page.write`.
-    """
+    """The page of the demo, beside the same training without privacy."""
     trained, unprotected = demo.private, demo.unprotected
     show_risk = trained.simulation.diagnostics and trained.rounds
     risk = float(unprotected.history.risk[-1]) if show_risk else None

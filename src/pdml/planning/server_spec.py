@@ -21,35 +21,18 @@ class RowSpec:
     """What a row of a training is at every server alike: public, and made once for a study
     (`Study.rows`) or a simulation. Whatever a server's place or a job's contract needs of it, it
     asks here.
-
-    Parameters
-    ----------
-    width : int
-        d, the features with the constant one.
-    classes : int
-        K.
-    norm_bound : float
-        B, the longest a record may be.
-    blocks : tuple of Block
-        Columns of answers that went through a coin, as the label did.
-    in_clear : bool
-        Whether the server has other answers as they are.
-    constant : float
-        The constant entry of a typical record, in units of B, where an encoder knows it; else 0.
-    menu : tuple of float
-        The label ε that people may choose, where a study fixes them.
-    encoding : str
-        A digest of how answers become a row, where an encoder fixes it; else "": then no two
-        trainings are taken to move by the same row.
     """
 
-    width: int
-    classes: int = 2
-    norm_bound: float = 1.0
-    blocks: tuple[Block, ...] = ()
-    in_clear: bool = True
+    width: int  # d, the features with the constant one
+    classes: int = 2  # K
+    norm_bound: float = 1.0  # B, the longest a record may be
+    blocks: tuple[Block, ...] = ()  # Columns of answers that went through a coin, as the label did
+    in_clear: bool = True  # Whether the server has other answers as they are
+    # The constant entry of a typical record, in units of B, where an encoder knows it; else 0
     constant: float = 0.0
-    menu: tuple[float, ...] = ()
+    menu: tuple[float, ...] = ()  # The label ε that people may choose, where a study fixes them
+    # A digest of how answers become a row, where an encoder fixes it; else "": then no two
+    # trainings are taken to move by the same row
     encoding: str = ""
 
     def __post_init__(self) -> None:
@@ -66,35 +49,13 @@ class RowSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec(RowSpec):
-    """What the events of one server depend on, beside the plan: public sizes, and no record.
+    """What the events of one server depend on, beside the plan: public sizes, and no record."""
 
-    Parameters
-    ----------
-    server : int
-        i, its index.
-    n_servers : int
-        n.
-    degree : float
-        N_i, its links.
-    records : int
-        m_i.
-    epsilons : tuple of float
-        The distinct label ε in use, in any order; kept ascending.
-    width, classes, norm_bound, blocks, in_clear, constant, menu, encoding
-        As of `RowSpec`.
-
-    Examples
-    --------
-    >>> place = Place(server=0, n_servers=5, degree=2, records=100, epsilons=(2.0, 0.5), width=7)
-    >>> place.epsilon, place.label_epsilon
-    (0.5, 2.0)
-    """
-
-    server: int
-    n_servers: int
-    degree: float
-    records: int
-    epsilons: tuple[float, ...]
+    server: int  # i, its index
+    n_servers: int  # n
+    degree: float  # N_i, its links
+    records: int  # m_i
+    epsilons: tuple[float, ...]  # The distinct label ε in use, in any order; kept ascending
 
     def __post_init__(self) -> None:
         super().__post_init__()

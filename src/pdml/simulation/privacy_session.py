@@ -211,13 +211,7 @@ class PrivacyLedgerSession:
 
 
 class SessionMemory:
-    """Who was seen, where they belong and what they said: of all sessions that are open together.
-
-    Parameters
-    ----------
-    source : Source
-        Of people's coins and of the dealing.
-    """
+    """People, their server and their labels, over all sessions that are open together."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -241,29 +235,7 @@ class SessionMemory:
     def recognise(
         self, prints: IntArray, keys: IntArray, labels: IntArray, *, by_name: bool
     ) -> IntArray:
-        """Each record's person, new ones included.
-
-        Parameters
-        ----------
-        prints : array
-            Fingerprints with labels, or people by name as numbers.
-        keys : array
-            The same names; or fingerprints without labels.
-        labels : array
-            A number for each label.
-        by_name : bool
-            Which of the two.
-
-        Returns
-        -------
-        array of int
-
-        Raises
-        ------
-        InvalidInput
-            If it cannot be told whether they are the people of other fits, or their labels are
-            others than before.
-        """
+        """Each record's person, new ones included."""
         with self._lock:
             if self._by_name is not None and self._by_name != by_name:
                 raise InvalidInput(
@@ -332,19 +304,7 @@ class SessionMemory:
 
 
 def combine_fits(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
-    """The ledger of several fits: people who went through the same are one server of it.
-
-    Parameters
-    ----------
-    fits : sequence of Fit
-        At least one, of one label.
-    people : array, optional
-        Whose lines are told, in this order; by default all people's.
-
-    Returns
-    -------
-    Ledger
-    """
+    """The ledger of several fits: people who went through the same are one server of it."""
     many = 1 + max(int(fit.people.max()) for fit in fits)
     n_people = len(np.unique(np.concatenate([fit.people for fit in fits])))
     kinds: dict[tuple[Event, ...], int] = {}
@@ -424,14 +384,7 @@ def strangers(sessions: Sequence[PrivacyLedgerSession], people: IntArray) -> boo
 
 
 def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:
-    """Those that count a fit of this process.
-
-    Raises
-    ------
-    InvalidInput
-        If one is open in the process from which this one was forked or started: it would not hear
-        of the fit.
-    """
+    """Those that count a fit of this process."""
     pid, sessions = os.getpid(), open_sessions()
     copied = any(session.process != pid for session in sessions)
     if copied or _marked() not in ("", str(pid)):

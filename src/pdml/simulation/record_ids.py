@@ -34,17 +34,6 @@ def fingerprints(x: Any, y: Any) -> IntArray:
     """One number for each record with its label: the same for the same values, in whatever storage.
 
     Values are compared as float32 has them, so that a copy of less precision is the same record.
-
-    Parameters
-    ----------
-    x : matrix, or anything with a row for each record
-        Records, dense or sparse; of other things than numbers what Python writes of them.
-    y : array
-        Their labels.
-
-    Returns
-    -------
-    array of int64
     """
     if not sp.issparse(x):
         x = _table(x)
@@ -68,25 +57,7 @@ def fingerprints(x: Any, y: Any) -> IntArray:
 
 
 def prints_of_names(people: Any, records: int) -> IntArray:
-    """The same of people who have names or numbers of their own.
-
-    Parameters
-    ----------
-    people : sequence
-        One name for each record.
-    records : int
-        How many there are.
-
-    Returns
-    -------
-    array of int64
-
-    Raises
-    ------
-    InvalidInput
-        If there are more or fewer, somebody is named twice, or a name is neither text nor a whole
-        number.
-    """
+    """The same of people who have names or numbers of their own."""
     names = np.asarray(people)
     if names.shape != (records,):
         raise InvalidInput(
@@ -113,17 +84,7 @@ def prints_of_names(people: Any, records: int) -> IntArray:
 
 
 def label_prints(y: Any) -> IntArray:
-    """One number for each label: the same for the same; 1, 1.0, True and the text "1" are one.
-
-    Parameters
-    ----------
-    y : array
-        Names or numbers.
-
-    Returns
-    -------
-    array of int64
-    """
+    """One number for each label: the same for the same; 1, 1.0, True and the text "1" are one."""
     names = np.asarray(y).ravel().tolist()
     digests = {name: _digest(name) for name in set(names)}
     return np.array([digests[name] for name in names], dtype=np.int64)
@@ -169,13 +130,7 @@ class Uncounted:
         self._warned, self._lock = False, Lock()
 
     def notice(self, prints: IntArray) -> None:
-        """A clone is about to be fitted on records with these fingerprints.
-
-        Parameters
-        ----------
-        prints : array
-            As `fingerprints` gives them.
-        """
+        """A clone is about to be fitted on records with these fingerprints."""
         sketch = np.unique(prints)[:_SKETCH]
         with self._lock:
             again = any(

@@ -61,35 +61,7 @@ def resolve_plan(
     epsilons: Array,
     graph: Graph,
 ) -> ResolvedPlan:
-    """The plan to train by.
-
-    Parameters
-    ----------
-    plan : TrainingPlan or "auto"
-        "auto": the planner's, for the sizes of these places.
-    overrides : mapping
-        Settings that take the place of the plan's, by name. What the planner would have chosen it
-        takes as it is; noise takes the place of the planner's afterwards.
-    budget : Budget, optional
-        That must be kept to in any case.
-    default_budget : Budget
-        That "auto" plans for where there is no ``budget``; kept to as well.
-    places : sequence of ServerSpec
-        All servers'.
-    epsilons : array
-        Every person's ε.
-    graph : Graph
-        Who is linked to whom.
-
-    Returns
-    -------
-    ResolvedPlan
-
-    Raises
-    ------
-    InvalidInput
-        If ``plan`` is neither, or a setting does not belong to the plan's method.
-    """
+    """The plan to train by."""
     if isinstance(plan, TrainingPlan):
         return ResolvedPlan(plan=replace(plan, **overrides), budget=budget)
     if plan != AUTO:
@@ -123,24 +95,7 @@ def _implied(overrides: Mapping[str, Any]) -> str | None:
 def utility_warnings(
     proposal: Proposal | None, gain: Range | None, *, unscaled: bool = False
 ) -> list[str]:
-    """Why the model may be of no use, before the training and after it: whole sentences.
-
-    Parameters
-    ----------
-    proposal : Proposal, optional
-        Where the planner was asked.
-    gain : Range, optional
-        Over the largest class, by what was released, where that tells.
-    unscaled : bool
-        Whether nothing is declared and most rows were shrunk: then that is the one thing to mend.
-        The planner's made-up rows are of use where they are shrunk, and these may not be.
-
-    Returns
-    -------
-    list of str
-        Empty where joining is expected to pay, or was not for the largest class's sake alone, and
-        what was released leaves a gain to expect.
-    """
+    """Why the model may be of no use, before the training and after it: whole sentences."""
     sentences = []
     ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
     if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):

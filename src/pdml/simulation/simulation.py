@@ -156,13 +156,7 @@ class Simulation:
         self.random_state = random_state
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the records are.
-
-        Raises
-        ------
-        InvalidInput
-            With the setting.
-        """
+        """Refuse what is wrong whatever the records are."""
         self._origin.check()
         _validate.integer(
             "n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from"
@@ -182,25 +176,7 @@ class Simulation:
         leaks: Sequence[str] = (),
         before: Any = None,
     ) -> Self:
-        """Train on simulated users.
-
-        Parameters
-        ----------
-        form : Form
-            How records become rows; kept for predictions.
-        x, y : matrix, array
-            Records as the form takes them, and their labels.
-        epsilons, servers, people
-            As for `PDMLClassifier.fit`.
-        leaks : sequence of str
-            What happened to the records before, in sentences for ``leaks_``.
-        before : array or frame, optional
-            The records as they were before that, by which people are recognised in other fits.
-
-        Returns
-        -------
-        self
-        """
+        """Train on simulated users."""
         self.check()
         sessions = sessions_of_a_fit()
         self._form = form

@@ -59,28 +59,7 @@ def read_records(
     missing_values: Sequence[str] = (),
     maps: Sequence[FeatureMap] = (),
 ) -> Records:
-    """Every record of a table, encoded by declarations.
-
-    Parameters
-    ----------
-    table : Table
-        `pdml.tables.read_table("people.csv")`.
-    roles : Roles
-        Which column plays which part.
-    attributes : iterable of Number or Category
-        Declared ranges and levels of the features.
-    from_data : bool
-        Take what is not declared from the data, which ``leaks`` then says.
-    classes : sequence of str
-        Declared classes, in order; by default those in the data, which ``leaks`` then says.
-    missing, missing_values, maps
-        As for `pdml.encoding.declarations.encoder_for`.
-
-    Raises
-    ------
-    Undeclared, DataError, InvalidInput
-        With the column and the row.
-    """
+    """Every record of a table, encoded by declarations."""
     features = roles.features(table)
     declared_attributes = declarations.by_name(attributes)
     encoder, guessed = declarations.encoder_for(
@@ -113,11 +92,6 @@ def public_records(
     """Public records as they would be trained on, for plans and bounds.
 
     Ranges, typical values, levels and classes come from the data, which are public.
-
-    Returns
-    -------
-    matrix, array, int
-        Rows with their constant, shrunk to the norm bound; class indices; how many classes.
     """
     read = read_records(read_table(path), Roles(label=label), from_data=True)
     rows, _ = scaling.scale_and_clip(read.x, read.encoder.mass, bound=norm_bound)
@@ -131,15 +105,7 @@ def read_labelled(records: Records, table: Table, label: str) -> Records:
 
 
 def split_test(records: Records, fraction: float, seed: int | None) -> tuple[Records, Records]:
-    """Records to train on, and a random share of them to measure on.
-
-    Raises
-    ------
-    InvalidInput
-        If one of the two would be empty.
-    DataError
-        If a server would have no records left.
-    """
+    """Records to train on, and a random share of them to measure on."""
     # Drawn apart from all other randomness of the same seed.
     source = np.random.default_rng(None if seed is None else [seed, 0x7E57])
     order = source.permutation(len(records))

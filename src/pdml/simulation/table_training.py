@@ -256,18 +256,7 @@ def evaluate_privately(
 
 
 def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Matrix, IntArray]:
-    """Records as a model takes them, and of each the index of its true class.
-
-    Parameters
-    ----------
-    model, table, label
-        As for `evaluate_table`.
-
-    Returns
-    -------
-    matrix, array of int
-        For `pdml.model.evaluation.evaluate`.
-    """
+    """Records as a model takes them, and of each the index of its true class."""
     read, name = _read(table), label or model.label
     if not name:
         raise InvalidInput(

@@ -186,20 +186,6 @@ def add_evaluation(
 ) -> TrainingResult:
     """With what the released model and every server's own reach on records that were not trained
     on.
-
-    Parameters
-    ----------
-    trained : Trained
-        A training.
-    x, truth : matrix, array of int
-        The records, encoded, and the index of each one's true class.
-    training_records : (matrix, array of int), optional
-        The records that were trained on with their true classes, where one process holds them: what
-        they would have given without any protection is measured too.
-
-    Returns
-    -------
-    TrainingResult
     """
     models = trained.simulation.server_models_
     accuracies = tuple(float(np.mean(model.choose(x) == truth)) for model in models)

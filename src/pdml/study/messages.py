@@ -164,16 +164,6 @@ def problem(code: str, detail: str = "", id: str = "") -> Problem:
 def report_id(code: str) -> str:
     """The id of the report that ``code`` withdraws: 128 bits of a hash, so that whoever knows ids
     knows no codes.
-
-    Parameters
-    ----------
-    code : str
-        128 random bits as 32 lower-case hex digits, which stay on the device.
-
-    Returns
-    -------
-    str
-        32 lower-case hex digits.
     """
     return hashlib.sha256(f"pdml withdrawal {code}".encode("ascii")).hexdigest()[:32]
 
@@ -181,16 +171,6 @@ def report_id(code: str) -> str:
 def report_nonce(code: str) -> str:
     """The secret by which a device shows that it repeats its own report; known to whoever received
     the report, and stored by no service.
-
-    Parameters
-    ----------
-    code : str
-        The one that withdraws the report.
-
-    Returns
-    -------
-    str
-        32 lower-case hex digits, which tell neither the code nor the id.
     """
     return hashlib.sha256(f"pdml repetition {code}".encode("ascii")).hexdigest()[:32]
 

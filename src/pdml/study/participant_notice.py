@@ -170,20 +170,7 @@ def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:
 
 
 def mistakes(study: "Study", now: datetime | None = None) -> list[Mistake]:
-    """Why nobody may be asked by ``study``: what people would not be told, or its end.
-
-    Parameters
-    ----------
-    study : Study
-    now : datetime, optional
-        When people would be asked; a study stays readable after its retention has ended.
-
-    Returns
-    -------
-    list of (path, sentence)
-        At most one, which names every table that is not there, or says that the retention has
-        ended; empty if people may be asked.
-    """
+    """Why nobody may be asked by ``study``: what people would not be told, or its end."""
     needed = {
         "organiser": "who asks them, and where to write to",
         "notice": "what becomes of their answers, and until when",

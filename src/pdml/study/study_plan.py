@@ -20,23 +20,6 @@ from pdml.tables import Table
 def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
     """What is public about a study's data, if so many people take part at each server and everybody
     chooses what the menus suggest.
-
-    Parameters
-    ----------
-    study : Study
-    records : sequence of int
-        One number for each server, in the study's order, or one for all.
-
-    Returns
-    -------
-    Sizes
-        Noise is planned for the whole menu of the label: for whoever is loudest, and for whoever is
-        least private. What the reports tell is by the ε that it suggests.
-
-    Raises
-    ------
-    InvalidInput
-        If there are not as many numbers as servers.
     """
     servers = len(study.servers)
     if len(records) not in (1, servers):

@@ -28,28 +28,7 @@ def positions(
     private: bool = False,
     absent: BoolArray | None = None,
 ) -> IntArray:
-    """Which of ``values`` each cell of a column is.
-
-    Parameters
-    ----------
-    table : Table
-        The records.
-    name : str
-        The column.
-    values : sequence
-        Texts, or numbers for a column of numbers.
-    what : str
-        What they are, for a sentence: "the classes".
-    private : bool
-        Whether a cell must not be quoted.
-    absent : array of bool, optional
-        Cells that hold no value (`Table.absent`), which are read as the text "".
-
-    Raises
-    ------
-    DataError
-        If a cell is none of them.
-    """
+    """Which of ``values`` each cell of a column is."""
     if isinstance(values[0], str):
         different, inverse = table.distinct(name, private=private, absent=absent)
     else:
@@ -73,25 +52,7 @@ def positions(
 def labels(
     table: Table, name: str, classes: Sequence[str] = ()
 ) -> tuple[tuple[Any, ...], IntArray]:
-    """The classes in order, and each record's index among them.
-
-    Parameters
-    ----------
-    table : Table
-        The records.
-    name : str
-        The column of labels.
-    classes : sequence of str
-        The classes as people write them, in order. By default those that the column holds, which
-        is a release no noise protects.
-
-    Raises
-    ------
-    InvalidInput
-        If ``classes`` are not two or more different names, or not numbers where the column is.
-    DataError
-        If a label is none of them, or if the column cannot be a label.
-    """
+    """The classes in order, and each record's index among them."""
     if classes:
         class_values = _declared(table, name, classes)
         return class_values, positions(table, name, class_values, what="the classes", private=True)
@@ -117,24 +78,7 @@ def epsilons(
     allowed: Callable[[float], bool] = lambda epsilon: True,
     domain: str = "positive epsilons",
 ) -> Array:
-    """A column of people's own ε.
-
-    Parameters
-    ----------
-    table : Table
-        The records.
-    name : str
-        The column.
-    allowed : callable
-        Whether a positive number may be chosen; asked once for each value.
-    domain : str
-        What the column must hold, for a sentence.
-
-    Raises
-    ------
-    DataError
-        If a cell is no such number.
-    """
+    """A column of people's own ε."""
     values = table.numeric(name)
     different, which = np.unique(values, return_inverse=True)
     good = np.array([value > 0 and allowed(value) for value in different.tolist()])[which]
@@ -147,13 +91,7 @@ def epsilons(
 
 
 def owners(table: Table, name: str) -> tuple[tuple[str, ...], IntArray]:
-    """The servers' names in order, and the number of each record's server.
-
-    Raises
-    ------
-    DataError
-        If the column does not name 2 to `MAX_SERVERS` servers.
-    """
+    """The servers' names in order, and the number of each record's server."""
     names, numbers = _values(table, name)
     if not 2 <= len(names) <= MAX_SERVERS:
         raise DataError(

@@ -9,24 +9,12 @@ from pdml.tables.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column plays which part; all others are features. Empty means that no column does.
+    """Which column plays which part; all others are features. Empty means that no column does."""
 
-    Attributes
-    ----------
-    label : str
-        The column to predict.
-    epsilon : str
-        Each person's own ε.
-    server : str
-        Which server each record belongs to.
-    ignored : tuple of str
-        Columns that are no features.
-    """
-
-    label: str
-    epsilon: str = ""
-    server: str = ""
-    ignored: tuple[str, ...] = ()
+    label: str  # The column to predict
+    epsilon: str = ""  # Each person's own ε
+    server: str = ""  # Which server each record belongs to
+    ignored: tuple[str, ...] = ()  # Columns that are no features
 
     def features(self, table: Table) -> tuple[str, ...]:
         """The columns to predict from, in the table's order."""

@@ -25,25 +25,7 @@ _PART = 1 << 20  # bytes that are looked at together
 
 
 def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
-    """Read a table of people's records.
-
-    Parameters
-    ----------
-    path : str or path
-        A file whose name ends in .csv, .csv.gz or .parquet; "-" reads CSV from standard input.
-    columns : sequence of str, optional
-        Keep only these, so that the others cost no memory.
-
-    Returns
-    -------
-    Table
-        With at least one row.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or is no table, with the line where it stops being one.
-    """
+    """Read a table of people's records."""
     path, piped = Path(path), os.fspath(path) == "-"
     try:
         if piped:
@@ -63,15 +45,7 @@ def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = Non
 def write_predictions(
     path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any] | NDArray[Any]]
 ) -> None:
-    """Write columns of equal length; an interrupted write leaves the old file as it was.
-
-    Parameters
-    ----------
-    path : str or path
-        The name's end chooses the format: .csv, .csv.gz or .parquet.
-    columns : mapping of str to sequence
-        The columns in their order.
-    """
+    """Write columns of equal length; an interrupted write leaves the old file as it was."""
     extension = _extension(Path(path))
     plain = {
         name: values.tolist() if isinstance(values, np.ndarray) else list(values)
@@ -93,13 +67,6 @@ def write_predictions(
 
 def write_csv(out: TextIO, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns as CSV that neither a spreadsheet nor a terminal obeys.
-
-    Parameters
-    ----------
-    out : text file
-        Where.
-    columns : mapping of str to sequence
-        Of equal length.
 
     Guarantees
     ----------

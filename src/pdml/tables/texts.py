@@ -52,13 +52,7 @@ class Texts:
         return list(self._codes), np.concatenate(self._places)
 
     def floats(self) -> Array:
-        """All rows as numbers, by the rule of `pdml.tables.cells.parse_number`.
-
-        Raises
-        ------
-        ValueError
-            If one is none.
-        """
+        """All rows as numbers, by the rule of `pdml.tables.cells.parse_number`."""
         if self._rows:
             return _floats(self.column.tolist())
         different, place = self.distinct

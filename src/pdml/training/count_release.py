@@ -27,21 +27,11 @@ MOST_BINS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Counting:
-    """How one evaluation is released: public before anything is counted.
+    """How one evaluation is released: public before anything is counted."""
 
-    Parameters
-    ----------
-    stddev : float
-        Of the noise in every count.
-    classes : int
-        K.
-    bins : int
-        Of how sure the model was, from 1/K to 1.
-    """
-
-    stddev: float
-    classes: int
-    bins: int = BINS
+    stddev: float  # Of the noise in every count
+    classes: int  # K
+    bins: int = BINS  # Of how sure the model was, from 1/K to 1
 
     def __post_init__(self) -> None:
         _validate.real("stddev", self.stddev, low=0, high=integer_gaussian.LARGEST)
@@ -50,24 +40,7 @@ class Counting:
 
     @classmethod
     def within(cls, epsilon: float, delta: float, *, classes: int, bins: int = BINS) -> "Counting":
-        """The one with the least noise that is (ε, δ)-private.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            What it may tell about one record.
-        classes, bins : int
-            K, and into how many bins the model's confidence falls.
-
-        Returns
-        -------
-        Counting
-
-        Raises
-        ------
-        InvalidInput
-            If ε or δ is not above 0: a Gaussian needs both.
-        """
+        """The one with the least noise that is (ε, δ)-private."""
         why = "noise on counts cannot do with less"
         _validate.real("epsilon", epsilon, low=0, high=1e3, open_low=True, why=why)
         _validate.real("delta", delta, low=0, high=1, open_low=True, open_high=True, why=why)
@@ -84,20 +57,7 @@ class Counting:
         return CountsReleased(stddev=self.stddev, shift=SHIFT)
 
     def exact(self, truth: IntArray, choice: IntArray, confidence: Array) -> IntArray:
-        """The counts themselves: they never leave whoever has the records.
-
-        Parameters
-        ----------
-        truth, choice : array of int
-            Of each record its true class, and the one that the model chose.
-        confidence : array
-            How likely the model thought its choice, from 1/K to 1.
-
-        Returns
-        -------
-        array of int, of `shape`
-            Every record once.
-        """
+        """The counts themselves: they never leave whoever has the records."""
         if not len(truth) == len(choice) == len(confidence):
             raise InvalidInput("truth, choice and confidence must have one entry for each record")
         place = binned(confidence, self.classes, self.bins)
@@ -106,20 +66,6 @@ class Counting:
 
     def released(self, counts: IntArray, source: Source, server: int = 0) -> Units:
         """What is told of them, with fresh noise: whoever calls this twice releases twice.
-
-        Parameters
-        ----------
-        counts : array of int
-            As `exact` gives them.
-        source : Source
-            Of the noise.
-        server : int
-            Whose stream of it.
-
-        Returns
-        -------
-        array of int64, of `shape`
-            In units of 2^-24 (`pdml.mechanisms.integer_gaussian`).
 
         Guarantees
         ----------

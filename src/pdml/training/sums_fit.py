@@ -36,19 +36,7 @@ _BITS, _DIGITS = 24, 4
 
 
 def transport_note(plan: TrainingPlan, *, separate_nodes: bool) -> str:
-    """How the sums met, in words for a model's provenance.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        With ``method`` "sums".
-    separate_nodes : bool
-        Whether each organisation ran its own node: only they mask anything.
-
-    Returns
-    -------
-    str
-    """
+    """How the sums met, in words for a model's provenance."""
     if plan.colluding is None:
         return INDIVIDUAL
     return MASKED if separate_nodes else UNMASKED
@@ -58,21 +46,6 @@ def weights(
     total: Units, plan: TrainingPlan, place: ServerSpec, *, intercept: bool = True
 ) -> Array:
     """The model that the total of all servers' releases tells.
-
-    Parameters
-    ----------
-    total : array of int64
-        The exact sum of all rows, masks cancelled.
-    plan : TrainingPlan
-        With ``method`` "sums": it knows how much noise the total has.
-    place : Place
-        Any server's: nothing in which they differ is needed.
-    intercept : bool
-        Whether the last column is the constant one.
-
-    Returns
-    -------
-    array of shape (C, d)
 
     Guarantees
     ----------
@@ -86,19 +59,7 @@ def weights(
 def fit_with_gain(
     total: Units, plan: TrainingPlan, place: ServerSpec, *, intercept: bool = True
 ) -> tuple[Array, Range | None]:
-    """`weights`, and how much more often they are right than whoever always says the largest class.
-
-    Parameters
-    ----------
-    total, plan, place, intercept
-        As for `weights`.
-
-    Returns
-    -------
-    weights : array of shape (C, d)
-    gain : Range or None
-        Told by the same total; None without a constant column, and for more than 50 classes.
-    """
+    """`weights`, and their lead over the majority-class baseline."""
     with single_thread():
         moments, model = fit_total(total, plan, place, intercept)
         has_gain = intercept and supports_classes(place.classes)
@@ -135,19 +96,7 @@ def _weights(model: SumsModel, place: ServerSpec) -> Array:
 
 
 def expected(total: Units, plan: TrainingPlan, place: ServerSpec) -> Expectation | None:
-    """What to expect of the model from `weights`, told by the same total.
-
-    Parameters
-    ----------
-    total, plan, place
-        As for `weights`; the last column is the constant one.
-
-    Returns
-    -------
-    Expectation or None
-        Accuracy, and for two classes AUC, with intervals that hold the truth in about 80% of
-        trainings. None for more than 50 classes.
-    """
+    """What to expect of the model from `weights`, told by the same total."""
     if not supports_classes(place.classes):
         return None
     with single_thread():
@@ -164,22 +113,7 @@ def _rounded(interval: Range) -> Range:
 
 
 def equal_up_to_rounding(model: bytes, reference: bytes) -> bool:
-    """Whether a file is this machine's own up to the digits in which two machines may differ.
-
-    Parameters
-    ----------
-    model : bytes
-        A model.json of sums, from anywhere.
-    reference : bytes
-        The one that the same total gives here.
-
-    Returns
-    -------
-    bool
-        True if all but weights and expectations is equal to the byte, weights lie on the same grid
-        and differ by at most one step of it (2^-24 of the largest, rounded up to a power of two),
-        and expectations by at most one of their last digits.
-    """
+    """Whether a file is this machine's own up to the digits in which two machines may differ."""
     try:
         model_fields, reference_fields = decode(model, by=json.loads), json.loads(reference)
     except msgspec.DecodeError:

@@ -79,22 +79,6 @@ def check_sums(place: ServerSpec, plan: TrainingPlan) -> None:
 def release_sums(sums: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
     """The row that a server sends, with fresh noise: whoever calls this twice releases twice.
 
-    Parameters
-    ----------
-    sums : Sums
-        Its exact sums.
-    server : Server
-        Whose they are.
-    plan : TrainingPlan
-        With ``method`` "sums".
-    source : Source
-        Of the noise.
-
-    Returns
-    -------
-    array of int64
-        `length` of them.
-
     Guarantees
     ----------
     - With a secure source every number but the last is a function of a real Gaussian mechanism
@@ -116,20 +100,7 @@ def _stddevs(plan: TrainingPlan, n_servers: int, label_size: int, width: int) ->
 
 
 def totals(units: Units, codes: int, width: int) -> Sums:
-    """What a row of whole numbers, one server's or the total of all, stands for.
-
-    Parameters
-    ----------
-    units : array of int64
-        `length` of them.
-    codes, width : int
-        C and d.
-
-    Returns
-    -------
-    Sums
-        With their noise.
-    """
+    """What a row of whole numbers, one server's or the total of all, stands for."""
     values = integer_gaussian.dequantize(units)
     square_sum = np.zeros((width, width))
     square_sum[np.triu_indices(width)] = values[codes * width : -1]
@@ -147,28 +118,7 @@ def local_weights(
     *,
     intercept: bool = True,
 ) -> Array:
-    """The weights (C, d) for a server's own house: its exact sums, and the others' noisy ones.
-
-    Parameters
-    ----------
-    sums : Sums
-        Its exact sums.
-    row : array of int64
-        What it released of them.
-    total : array of int64
-        Of all servers, its own row included.
-    plan : TrainingPlan
-        With ``method`` "sums".
-    place : Place
-        This server's.
-    intercept : bool
-        Whether the last column is the constant one.
-
-    Returns
-    -------
-    array of shape (C, d)
-        A secret of this server: it hangs on its sums without their noise.
-    """
+    """The weights (C, d) for a server's own house: its exact sums, and the others' noisy ones."""
     model = fit_local_model(
         sums,
         totals(total - row, place.codes, place.width),

@@ -46,23 +46,7 @@ def serve(
     secure: bool = False,
     on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until a signal asks to stop; reports taken by then are stored and answered first.
-
-    Parameters
-    ----------
-    app : ASGI application
-    host, port : str, int
-        Where to listen; port 0 is any free one.
-    guard : Guard, optional
-        Who may connect and for how long; the usual limits without one.
-    cert, key : Path, optional
-        Certificate chain and private key (PEM), for TLS.
-    secure : bool
-        That people reach it by https, here or at a proxy in front: browsers are told to come by no
-        other way.
-    on_ready : callable
-        Told the address once connections are taken.
-    """
+    """Serve until a signal asks to stop; reports taken by then are stored and answered first."""
     guard = guard or Guard()
     config = uvicorn.Config(
         guard.around(app),

@@ -27,42 +27,21 @@ ANY = sys.float_info.max  # the end of a range that nobody has declared
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePipeline:
-    """From answers to margins, as plain values.
+    """From answers to margins, as plain values."""
 
-    Attributes
-    ----------
-    attributes : list of dict
-        The questions, spelt as in a study: `pdml.encoding.encoder.Encoder.to_dict`.
-    version : int
-        Of the encoder: what becomes of an answer.
-    kept : list of int
-        Which entries of answers in the clear stay in the row.
-    maps : list of dict
-        What is made of them: the kind, the positions of what it uses, and its public numbers.
-    factor : float
-        What these are multiplied by.
-    codes : list of dict
-        Levels and scale of each question that a study randomises, in order: the next entries.
-    constant : float or None
-        The last entry.
-    room : float
-        The norm to which all but codes are shrunk.
-    bound : float
-        What everything is multiplied by in the end.
-    weights : list of lists of float
-        One row for each margin, the constant's last.
-    """
-
+    # The questions, spelt as in a study: `pdml.encoding.encoder.Encoder.to_dict`
     attributes: list[dict[str, Any]]
-    version: int
-    kept: list[int]
+    version: int  # Of the encoder: what becomes of an answer
+    kept: list[int]  # Which entries of answers in the clear stay in the row
+    # What is made of them: the kind, the positions of what it uses, and its public numbers
     maps: list[dict[str, Any]]
-    factor: float
+    factor: float  # What these are multiplied by
+    # Levels and scale of each question that a study randomises, in order: the next entries
     codes: list[dict[str, Any]]
-    constant: float | None
-    room: float
-    bound: float
-    weights: list[list[float]]
+    constant: float | None  # The last entry
+    room: float  # The norm to which all but codes are shrunk
+    bound: float  # What everything is multiplied by in the end
+    weights: list[list[float]]  # One row for each margin, the constant's last
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -70,24 +49,7 @@ class DevicePipeline:
 
 
 def device_pipeline(model: Model) -> DevicePipeline:
-    """What a device needs to predict by itself.
-
-    Parameters
-    ----------
-    model : Model
-        Trained by a study or on a table, so that it says what its columns are.
-
-    Returns
-    -------
-    DevicePipeline
-        Which gives the margins of `Model.decision_function`, to rounding. Answers that a study
-        randomises enter as they are, as in `Model.features`.
-
-    Raises
-    ------
-    InvalidInput
-        If the model does not say what to ask.
-    """
+    """What a device needs to predict by itself."""
     refuse_untranslated(model)
     if model.encoder is not None:
         encoder = Encoder.from_dict(model.encoder)

@@ -43,32 +43,6 @@ def log_model(
     returns a DataFrame of predictions and probabilities. A line without any protection has the tag
     ``epsilon/...`` with "no limit" instead of a metric, for MLflow has no infinite numbers.
 
-    Parameters
-    ----------
-    model : Model
-        As released.
-    metrics : mapping of str to float, optional
-        Others, by name. An accuracy that was measured on private records is a release that the
-        ledger does not count.
-    page : str or path, optional
-        The page beside the model (report.html), logged as an artifact.
-    name : str
-        Of the logged model.
-
-    Returns
-    -------
-    mlflow.models.model.ModelInfo
-        Whose ``model_uri`` ``mlflow.pyfunc.load_model`` takes.
-
-    Raises
-    ------
-    InvalidInput
-        If the model is for the house: a tracking store has more readers.
-    DataError
-        If the model has no ledger that this version can read.
-    MissingExtra
-        If MLflow is not installed.
-
     Guarantees
     ----------
     - Without ``metrics`` and ``page``, all that is logged of the training stands in the model's own

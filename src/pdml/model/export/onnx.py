@@ -40,23 +40,6 @@ _METADATA = ("plan", "privacy", "provenance", "expected")  # fields of the model
 def to_onnx(model: Model) -> bytes:
     """The same classes and probabilities by any program that runs ONNX.
 
-    Parameters
-    ----------
-    model : Model
-        Any.
-
-    Returns
-    -------
-    bytes
-        Of the file, the same for the same model. Its metadata hold what the model's own file says
-        of plan, privacy and provenance, as JSON under ``pdml.plan``, ``pdml.privacy`` and so on.
-
-    Raises
-    ------
-    InvalidInput
-        If a column has the name of something that comes out, or the model does something with a
-        record that is no step of a recipe.
-
     Guarantees
     ----------
     - Labels, and probabilities to rounding (waves: to 1e-9), are the model's on every record that

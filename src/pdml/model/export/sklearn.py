@@ -43,24 +43,6 @@ Step = tuple[str, Any]
 def pipeline(model: Model) -> Pipeline:
     """The same classes and probabilities by scikit-learn alone.
 
-    Parameters
-    ----------
-    model : Model
-        Any.
-
-    Returns
-    -------
-    sklearn.pipeline.Pipeline
-        Ready to predict. It takes a dense array of rows or, if the model was trained on a table, a
-        DataFrame with its columns, in any order and among others, with NaN in gaps.
-
-    Raises
-    ------
-    InvalidInput
-        If the model does something with a record that scikit-learn cannot.
-    MissingExtra
-        If the model was trained on a table and pandas is not installed.
-
     Guarantees
     ----------
     - It holds classes of scikit-learn and functions of NumPy alone, so that a pickle of it can be

@@ -79,22 +79,6 @@ class SealingKey:
     def shared(self, public: str) -> bytes:
         """The secret that this key has in common with another `SealingKey.public`: what masks are
         made of (`pdml.mechanisms.masks.derive_seed`).
-
-        Parameters
-        ----------
-        public : str
-            As the study pins it, so that nobody on the way can put another in its place.
-
-        Returns
-        -------
-        bytes
-            The same at both ends, always: X25519 of the two static keys. It must not be used but
-            through a key derivation that is bound to its purpose.
-
-        Raises
-        ------
-        ValueError
-            If the key is none, or one with which everybody would have the same secret.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 

@@ -110,18 +110,7 @@ def set_up(
 def prepare(
     out: Path, address: str, *, certificate: Path | None = None, key: Path | None = None
 ) -> Relay:
-    """The certificate in ``out``, and what a study says about this relay.
-
-    Parameters
-    ----------
-    out : Path
-        The relay's folder; made if it is not there.
-    address : str
-        HOST:PORT under which nodes reach it.
-    certificate, key : Path or None
-        PEM files to copy; None: one is made here, and made anew with the same key when it comes to
-        its end.
-    """
+    """The certificate in ``out``, and what a study says about this relay."""
     if (certificate is None) != (key is None):
         raise InvalidInput("a certificate needs its key: give both or neither")
     check_ours(out, "the relay's folder", folder=True)

@@ -25,24 +25,7 @@ if TYPE_CHECKING:
 
 
 def check(contract: JobTerms, name: str, dataset: str, journal: Journal) -> None:
-    """Refuse to begin what a statement could not tell at the end.
-
-    Parameters
-    ----------
-    contract : Contract
-        The job to begin.
-    name : str
-        This node.
-    dataset : str
-        The digest of its data set.
-    journal : Journal
-        Its memory.
-
-    Raises
-    ------
-    JournalError
-        If the data set has had more jobs than a statement holds, or one whose plan is not known.
-    """
+    """Refuse to begin what a statement could not tell at the end."""
     earlier = _jobs(contract, dataset, journal)
     if len(earlier) > MOST_EARLIER or sum(job.round for job in earlier) > MOST_EARLIER_ROUNDS:
         jobs = f"{len(earlier):,} jobs"
@@ -55,18 +38,7 @@ def check(contract: JobTerms, name: str, dataset: str, journal: Journal) -> None
 
 
 def terms(contract: JobTerms) -> str:
-    """What a journal keeps so that later statements can tell of this job.
-
-    Parameters
-    ----------
-    contract : Contract
-        A job that begins.
-
-    Returns
-    -------
-    str
-        JSON: with the study they give the contract's digest.
-    """
+    """What a journal keeps so that later statements can tell of this job."""
     return json.dumps({"study": contract.study, "plan": contract.plan.to_dict()})
 
 
@@ -77,26 +49,7 @@ def build(
     journal: Journal,
     alias: str,
 ) -> Statement:
-    """What a node has to say about a job that is complete.
-
-    Parameters
-    ----------
-    contract : Contract
-        The job.
-    name : str
-        This node.
-    holdings : Holdings
-        What it trained on.
-    journal : Journal
-        Its memory, with every release that it sent and heard.
-    alias : str
-        The name of its data set for others.
-
-    Returns
-    -------
-    Statement
-        A function of releases and public things; the same whenever it is built.
-    """
+    """What a node has to say about a job that is complete."""
     job, entry = contract.job, journal.job(contract.job)
     if entry is None:
         raise JournalError(f"job {job} is not in the journal of {name}")
@@ -165,23 +118,7 @@ def _earlier(contract: JobTerms, job: Job, journal: Journal) -> Earlier:
 
 
 def plan_of(job: Job) -> tuple[TrainingPlan, str]:
-    """The plan of a job in the journal, and the hash of the study it was done under.
-
-    Parameters
-    ----------
-    job : Job
-        As the journal has it.
-
-    Returns
-    -------
-    tuple of TrainingPlan and str
-        What `terms` kept.
-
-    Raises
-    ------
-    JournalError
-        If an older version began the job.
-    """
+    """The plan of a job in the journal, and the hash of the study it was done under."""
     if not job.terms:
         raise JournalError(f"the journal does not hold the plan of job {job.job}")
     kept = json.loads(job.terms)

@@ -60,32 +60,7 @@ def gather(
     limit: float,
     check: Callable[[], None],
 ) -> None:
-    """Until everybody's statement is here.
-
-    Parameters
-    ----------
-    contract : Contract
-        The job.
-    others : tuple of str
-        Everybody but this node.
-    keeper : Keeper
-        Takes each statement once it is whole, and checks it.
-    ask : callable
-        Asks several members at once.
-    name : str
-        This node.
-    limit : float
-        Seconds without any news after which the wait is over. Pieces are news, of which there are
-        few; so is a round of the plan, for as many times ``limit`` as there are servers: whoever
-        has all its neighbours' last releases is at most so many rounds ahead of anybody.
-    check : callable
-        Raises if the job has ended for another reason.
-
-    Raises
-    ------
-    PeerError
-        With the name of who is silent, or whose statement is none.
-    """
+    """Until everybody's statement is here."""
     missing = [server for server in others if not keeper.stored_statement(server)]
     got: dict[tuple[str, str], bytes] = {}  # pieces, by author and by who sent them
     rounds, turn = dict.fromkeys(missing, -1), 0

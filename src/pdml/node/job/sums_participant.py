@@ -81,67 +81,21 @@ def seeds(contract: JobTerms, name: str, shared: Mapping[str, bytes]) -> dict[st
 
 
 def unmasked(sent: Words, contract: JobTerms, name: str, shared: Mapping[str, bytes]) -> Units:
-    """The row of ``name`` before its masks, which nobody but itself can know.
-
-    Parameters
-    ----------
-    sent : array of uint64
-        What it sent.
-    contract : Contract
-        The job.
-    name : str
-        This node.
-    shared : mapping of str to bytes
-        Its secret with each other one.
-
-    Returns
-    -------
-    array of int64
-        Its sums with their noise.
-    """
+    """The row of ``name`` before its masks, which nobody but itself can know."""
     nothing = np.zeros(sent.shape, dtype=np.int64)
     mask = masks.add_masks(nothing, name, contract.servers, seeds(contract, name, shared))
     return (sent - mask).view(np.int64)
 
 
 def exceeds_plausible_bound(row: Units, contract: JobTerms) -> bool:
-    """Whether no honest server can have sent this row of units, whatever its records are.
-
-    Parameters
-    ----------
-    row : array of int64
-        As it came, not masked.
-    contract : Contract
-        The job.
-
-    Returns
-    -------
-    bool
-        An honest row is refused with a chance below 10^-16.
-    """
+    """Whether no honest server can have sent this row of units, whatever its records are."""
     return _outside(row, LIMIT + _loudest(contract))
 
 
 def inconsistent_with_record_counts(
     row: Units, contract: JobTerms, places: Sequence[ServerSpec]
 ) -> bool:
-    """Whether so many people cannot have the sums in this row, or in this total of rows.
-
-    Parameters
-    ----------
-    row : array of int64
-        One server's, or the total of several: then masks have cancelled.
-    contract : Contract
-        The job.
-    places : sequence of ServerSpec
-        Of the servers in it, as they say.
-
-    Returns
-    -------
-    bool
-        An honest one is refused with a chance below 10^-16. V, which has no noise, must be what
-        the numbers of records and their smallest and largest ε allow.
-    """
+    """Whether so many people cannot have the sums in this row, or in this total of rows."""
     loss = contract.plan.loss_for(contract.classes)
     farthest, least, most = 0.0, 0.0, 0.0
     for place in places:

@@ -138,18 +138,7 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
 
 
 def latest_statements(study: Study, statements: Iterable[Statement]) -> tuple[DatasetSpending, ...]:
-    """The last word on every data set.
-
-    Parameters
-    ----------
-    study : Study
-    statements : iterable of Statement
-        In any order: what a data set has released only grows.
-
-    Returns
-    -------
-    tuple of DatasetSpending
-    """
+    """The last word on every data set."""
     last: dict[tuple[str, str], Statement] = {}
     for statement in statements:
         previous = last.get((statement.server, statement.dataset))

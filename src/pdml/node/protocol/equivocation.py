@@ -58,24 +58,7 @@ class EquivocationProof:
 
 
 def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
-    """What ``sender`` signed in round t of a job, as its hearer can show it: also after the job.
-
-    Parameters
-    ----------
-    journal : Journal
-        Of the hearer.
-    job : str
-        The job's name.
-    t : int
-        The round.
-    sender : str
-        Who sent the release.
-
-    Returns
-    -------
-    Voucher or None
-        None if nothing was heard, or only before the journal kept signatures.
-    """
+    """What ``sender`` signed in round t of a job, as its hearer can show it: also after the job."""
     entry, digest = journal.job(job), journal.digest(job, t, sender)
     signature = journal.signature(job, t, sender)
     if entry is None or digest is None or signature is None:
@@ -86,22 +69,7 @@ def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
 
 
 def contradiction(journal: Journal, job: str, statement: Statement) -> Voucher | None:
-    """What was heard from a server first that it does not say it sent; its signature is in it.
-
-    Parameters
-    ----------
-    journal : Journal
-        Of the hearer.
-    job : str
-        The job's name.
-    statement : Statement
-        The sender's, whose signature was checked.
-
-    Returns
-    -------
-    Voucher or None
-        None if all that was heard is what the sender says it sent.
-    """
+    """What was heard from a server first that it does not say it sent; its signature is in it."""
     for t, digest in enumerate(journal.inbox_digests(job, statement.server), start=1):
         if digest != signed_statement.digest_of(statement.sent, t):
             return kept(journal, job, t, statement.server)
@@ -121,30 +89,7 @@ def proof_of(
     *,
     sent_digests: Mapping[str, bytes] | None = None,
 ) -> EquivocationProof:
-    """What evidence proves.
-
-    Parameters
-    ----------
-    data : bytes
-        As `packed` made it, whose length was checked.
-    terms : str
-        The digest of the job's contract; "" if it is not known, and any one job will do.
-    keys : mapping of str to str
-        Everybody's public key by name.
-    sent_digests : mapping of str to bytes, optional
-        For servers whose statement is here and was checked: what it says it sent, 32 bytes a round.
-
-    Returns
-    -------
-    EquivocationProof
-        Who said what to whom.
-
-    Raises
-    ------
-    PeerError
-        If the evidence proves nothing: words that do not contradict each other, that are of several
-        servers, rounds or jobs, or that are not signed.
-    """
+    """What evidence proves."""
     evidence = _read(data)
     if evidence.vouchers and len(evidence.statements) == 1:
         statement = signed_statement.signed_by(

@@ -169,18 +169,9 @@ class JobTerms:
     def release_bound(self, server: str, pull: float) -> float:
         """How long the next release of ``server`` can be, whatever its records are.
 
-        Parameters
-        ----------
-        server : str
-            Whose release.
-        pull : float
-            |β(d w̃_i + Σ w̃_l) - γ_i|, a function of what was released.
-
-        Returns
-        -------
-        float
-            w_i minimises J̃_i(w) - pull'w + β d |w|², which is (a/n + 2 β d)-strongly convex with
-            a gradient of at most slope + pull at 0; and six σ of noise (docs/proofs/solver.md).
+        With pull = |β(d w̃_i + Σ w̃_l) - γ_i|: w_i minimises J̃_i(w) - pull'w + β d |w|², which is
+        (a/n + 2 β d)-strongly convex with a gradient of at most slope + pull at 0; and six σ of
+        noise (docs/proofs/solver.md).
         """
         plan, degree = self.plan, len(self.neighbours(server))
         curvature = plan.regularization / len(self.servers) + 2 * plan.penalty * degree

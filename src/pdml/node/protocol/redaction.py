@@ -14,18 +14,6 @@ from pdml.errors import PDMLError, PeerError, plain
 def public_message(error: BaseException, name: str) -> str:
     """What others may hear of an error at the node ``name``.
 
-    Parameters
-    ----------
-    error : BaseException
-        Whatever ended, or refused, a job here.
-    name : str
-        This node.
-
-    Returns
-    -------
-    str
-        One line that names somebody.
-
     Guarantees
     ----------
     - Whatever happened inside gives the same sentence: neither text nor kind of the error leaves.
@@ -57,13 +45,7 @@ def goes_first(job: str, offerer: str) -> str:
 
 @contextmanager
 def public_terms() -> Iterator[None]:
-    """What is refused within it follows from public things alone, so that others may hear why.
-
-    Raises
-    ------
-    PDMLError
-        What was raised within it, marked as public.
-    """
+    """What is refused within it follows from public things alone, so that others may hear why."""
     try:
         yield
     except PDMLError as error:

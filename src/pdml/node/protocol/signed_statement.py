@@ -134,20 +134,7 @@ def digest_of(digests: bytes, t: int) -> str:
 
 
 def most_bytes(contract: JobTerms, server: str) -> int:
-    """The longest statement that a contract allows to one server: known before anything is read.
-
-    Parameters
-    ----------
-    contract : Contract
-        The job.
-    server : str
-        Who speaks.
-
-    Returns
-    -------
-    int
-        Bytes, signature included.
-    """
+    """The longest statement that a contract allows to one server: known before anything is read."""
     neighbours = len(contract.neighbours(server))
     round_bytes = DIGEST + (DIGEST + 9) * neighbours + _EVENT  # of one round
     names = _NAMES + 512 * neighbours
@@ -158,46 +145,13 @@ def most_bytes(contract: JobTerms, server: str) -> int:
 
 
 def sign(statement: Statement, identity: Identity) -> bytes:
-    """A statement as it travels.
-
-    Parameters
-    ----------
-    statement : Statement
-        What is said.
-    identity : Identity
-        Of the node that says it.
-
-    Returns
-    -------
-    bytes
-        The same for the same arguments.
-    """
+    """A statement as it travels."""
     content = msgspec.msgpack.encode(statement)
     return _DOMAIN + identity.sign(_DOMAIN + content) + content
 
 
 def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
-    """What ``server`` has signed: its signature and its form are checked, and nothing else.
-
-    Parameters
-    ----------
-    data : bytes
-        Whose length was checked.
-    server : str
-        Who should have signed it.
-    keys : mapping of str to str
-        Everybody's public key by name.
-
-    Returns
-    -------
-    Statement
-        Well formed; what it says may be anything.
-
-    Raises
-    ------
-    PeerError
-        If it is not signed by ``server``, or not well formed.
-    """
+    """What ``server`` has signed: its signature and its form are checked, and nothing else."""
     if why := FORMAT.refusal_by_mark(data, f"{server} signed a statement that"):
         raise PeerError(why)
     signature, content = data[len(_DOMAIN) : _HEAD], data[_HEAD:]
@@ -225,28 +179,6 @@ def open_statement(
 ) -> Statement:
     """Check the statement of ``server`` by itself; `pdml.consortium.result_folder` compares it with
     others.
-
-    Parameters
-    ----------
-    data : bytes
-        As it arrived.
-    contract : Contract
-        The job, as this party knows it.
-    server : str
-        Who should have signed it.
-    keys : mapping of str to str
-        Everybody's public key by name.
-
-    Returns
-    -------
-    Statement
-        Of this contract: with its rounds, neighbours and coordinates, a last release that is within
-        the cap and the one it says it sent, and the plan's events for its number of records.
-
-    Raises
-    ------
-    PeerError
-        For anything else; the sentence names ``server``.
     """
     if len(data) > most_bytes(contract, server):
         raise PeerError(f"{server} made a statement of {len(data):,} bytes, longer than any may be")
@@ -349,20 +281,7 @@ def _check_events(statement: Statement, contract: JobTerms) -> None:
 
 
 def place_of(statement: Statement, contract: JobTerms) -> ServerSpec:
-    """What a server says of its records.
-
-    Parameters
-    ----------
-    statement : Statement
-        Its statement.
-    contract : Contract
-        The job.
-
-    Returns
-    -------
-    ServerSpec
-        With the smallest and the largest ε alone.
-    """
+    """What a server says of its records."""
     return contract.place(
         statement.server,
         records=statement.records,

@@ -174,20 +174,7 @@ def open_vector(
 
 
 def unsound(values: NDArray[Any], contract: JobTerms) -> str:
-    """Why no honest server has released this; "" if one may have.
-
-    Parameters
-    ----------
-    values : array
-        Of the contract's shape and kind.
-    contract : Contract
-        The job.
-
-    Returns
-    -------
-    str
-        Words for "it sent a vector ...". Of a masked row nothing can be said.
-    """
+    """Why no honest server has released this; "" if one may have."""
     if contract.sums:
         if not contract.masked and sums_participant.exceeds_plausible_bound(values, contract):
             return "with a sum that no number of records has"
@@ -222,37 +209,13 @@ def _signed(identity: Identity, message: Message) -> bytes:
 
 
 def voucher_of(message: Vector) -> Voucher:
-    """What stays of a release when its vector is gone.
-
-    Parameters
-    ----------
-    message : Vector
-        A release whose signature was checked.
-
-    Returns
-    -------
-    Voucher
-        With the same signature, which `vouched` checks.
-    """
+    """What stays of a release when its vector is gone."""
     header = (message.version, message.contract, message.round, message.sender, message.recipient)
     return Voucher(*header, hash_of(message.payload), message.signature)
 
 
 def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
-    """Whether the sender has signed this voucher.
-
-    Parameters
-    ----------
-    voucher : Voucher
-        As somebody shows it.
-    keys : mapping of str to str
-        Everybody's public key by name.
-
-    Returns
-    -------
-    bool
-        False also if the sender has no key or speaks another version.
-    """
+    """Whether the sender has signed this voucher."""
     key = keys.get(voucher.sender, "")
     is_current = voucher.version == FORMAT.version
     return is_current and verify_signature(key, _signable(voucher), voucher.signature)

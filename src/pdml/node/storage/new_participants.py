@@ -16,24 +16,6 @@ def refuse_fresh_budget(
 
     Of any two data sets with releases the later one was asked about: it does not matter which of
     them was imported, or had a job that only began, first.
-
-    Parameters
-    ----------
-    journal : Journal
-        Of the node.
-    name : str
-        The node.
-    dataset : str
-        The digest of the data set that is to be used.
-    apart_from : set of str, optional
-        The data sets of which the operator has said that nobody is in them; None: no word.
-
-    Raises
-    ------
-    InvalidInput
-        If something was released about another data set, nothing about this one, and the operator
-        has not said that nobody is in both. Other organisations may hear it: it names no digest,
-        by which they could confirm a guess of the records.
     """
     if begins_fresh(journal, dataset, apart_from):
         raise InvalidInput(

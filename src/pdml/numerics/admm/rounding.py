@@ -18,24 +18,7 @@ LARGEST = 2**29  # roundings in a row whose products with one another vanish in 
 
 
 def limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Limits:
-    """The constants by which `kernel.advance` certifies.
-
-    Parameters
-    ----------
-    matrix : Matrix
-        The records, (m, d), in any storage.
-    loss : Loss
-        Whose bounds on slope, curvature and third derivative count.
-    ridge : float
-        μ, the strong convexity.
-    codes : int
-        C, the number of score vectors.
-
-    Returns
-    -------
-    Limits
-        All of them infinite where m + 2Cd is above `LARGEST`: then nothing is certified.
-    """
+    """The constants by which `kernel.advance` certifies."""
     m, d = matrix.shape
     size = codes * d
     if m + 2 * size > LARGEST:
@@ -63,16 +46,6 @@ def limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Limits:
 
 def evaluation(codes: int) -> tuple[int, int]:
     """How well slopes and curvatures are computed, given the margins.
-
-    Parameters
-    ----------
-    codes : int
-        C, the number of scores of a record.
-
-    Returns
-    -------
-    tuple of int
-        Roundings in a slope, in units of sup|g'|, and in a curvature, in units of sup g''.
 
     Guarantees
     ----------

@@ -32,19 +32,7 @@ _QUANTILES = 512
 
 
 def radius(width: int, stddev: float) -> float:
-    """R = √(2d)·σ: the largest eigenvalue of the noise.
-
-    Parameters
-    ----------
-    width : int
-        d.
-    stddev : float
-        σ, of the diagonal.
-
-    Returns
-    -------
-    float
-    """
+    """R = √(2d)·σ: the largest eigenvalue of the noise."""
     return float(np.sqrt(2 * width) * stddev)
 
 
@@ -52,22 +40,6 @@ def estimate_moments(
     noisy: Array, stddev: float, *, intercept: bool = True, constant: float = 0.0
 ) -> Array:
     """A positive definite estimate of S/V from its noisy version.
-
-    Parameters
-    ----------
-    noisy : (d, d) array
-        Symmetric; rows have norm <= 1.
-    stddev : float
-        Deviation of the noise on the diagonal, √2 times that beside it.
-    intercept : bool
-        Whether the last column is the constant one.
-    constant : float
-        That of a typical row; 0 where nothing is known of it.
-
-    Returns
-    -------
-    (d, d) array
-        Symmetric, positive definite, with the same expected scale.
 
     Guarantees
     ----------

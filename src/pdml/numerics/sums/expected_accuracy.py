@@ -65,19 +65,6 @@ def supports_classes(classes: int) -> bool:
 def expect(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Expectation:
     """Accuracy, AUC and calibration of a model.
 
-    Parameters
-    ----------
-    moments : Measured
-        Totals, with a constant column; of classes that `supports_classes` allows.
-    model : SumsModel
-        What `fit_moments` made of them.
-    loss : Loss
-        As in `fit_sums`.
-
-    Returns
-    -------
-    Expectation
-
     Guarantees
     ----------
     - A function of its arguments alone: the noise that splits the totals is always the same.
@@ -102,22 +89,6 @@ def expect(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Expectation:
 def gain(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Range:
     """How much more often a model is right than whoever always says the largest class, which the
     same totals tell.
-
-    Parameters
-    ----------
-    moments : Measured
-        Totals, with a constant column.
-    model : SumsModel
-        What `fit_moments` made of them.
-    loss : Loss
-        As in `fit_sums`.
-
-    Returns
-    -------
-    Range
-        Of the difference between two shares, with an interval that holds the truth in about 80% of
-        trainings. Where that is not clearly above 0 it reaches down to it: less than 2.5 points
-        are within what Gaussian classes leave out.
     """
     if not _size(model):
         return Range(low=-1.0, middle=0.0, high=1.0)

@@ -85,44 +85,12 @@ def fit_sums(
 ) -> SumsModel:
     """The model that noisy totals tell best.
 
-    Parameters
-    ----------
-    totals : Sums
-        Of all servers together, noise included.
-    noise : Noise
-        Of the totals, not of one server.
-    loss : Loss
-        The loss that c in Q belongs to, and whose probabilities are wanted.
-    norm_bound : float
-        B.
-    intercept : bool
-        Whether the last column of the records is the constant one.
-    constant : float
-        That of a typical record, in units of B; 0 where nothing is known of it.
-
-    Returns
-    -------
-    SumsModel
-
-    Raises
-    ------
-    InvalidInput
-        If shapes do not fit or numbers are not finite.
-
     Guarantees
     ----------
     - A function of its arguments alone: the same totals give the same weights.
     - Columns other than the last may come in any order.
     - Without noise and with growing V, β tends to S⁻¹Q, and for features with elliptical
       distribution the weights tend to the minimiser of the loss.
-
-    Examples
-    --------
-    >>> from pdml.numerics.admm.losses import LOGISTIC
-    >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
-    >>> model = fit_sums(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
-    >>> bool(model.weights[0, 0] > model.weights[0, 1] > 0)
-    True
     """
     moments = normalise_totals(
         totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept, constant=constant
@@ -155,19 +123,7 @@ def normalise_totals(
 
 
 def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
-    """`fit_sums` for moments per record, of rows with norm <= 1.
-
-    Parameters
-    ----------
-    moments : Measured
-        Moments and their noise.
-    loss : Loss
-        As in `fit_sums`.
-
-    Returns
-    -------
-    SumsModel
-    """
+    """`fit_sums` for moments per record, of rows with norm <= 1."""
     s = denoise.estimate_moments(
         moments.s, moments.square, intercept=moments.intercept, constant=moments.constant
     )

@@ -27,24 +27,6 @@ def fit_local_model(
 ) -> SumsModel:
     """The model of a server that keeps its own sums exact.
 
-    Parameters
-    ----------
-    local : Sums
-        Exact, of this server's records.
-    others : Sums
-        The total of all other servers, noise included.
-    noise : Noise
-        Of ``others``.
-    loss : Loss
-        As in `fit_sums`.
-    norm_bound, intercept, constant
-        As in `fit_sums`.
-
-    Returns
-    -------
-    SumsModel
-        A secret of the server: a function of its exact sums.
-
     Guarantees
     ----------
     - As the others' noise grows, the result tends to the model from ``local`` alone.

@@ -64,21 +64,6 @@ def accuracy_posterior(
 ) -> AccuracyPosterior:
     """What totals leave possible.
 
-    Parameters
-    ----------
-    moments : Measured
-        Totals of more than two classes, with a constant column.
-    model : SumsModel
-        What `fit_moments` made of them; its weights are not all 0.
-    loss : Loss
-        As in `fit_sums`.
-    splits : int
-        How often the totals are split.
-
-    Returns
-    -------
-    AccuracyPosterior
-
     Guarantees
     ----------
     - A function of its arguments alone.

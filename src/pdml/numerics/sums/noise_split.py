@@ -41,26 +41,7 @@ def noise_of_q(moments: NoisyMoments, s: Array) -> Array:
 def halves(
     moments: NoisyMoments, model: SumsModel, loss: Loss, many: int, *, part: float = PART
 ) -> Iterator[Half]:
-    """So many splits of what totals say, by noise that is always the same.
-
-    Parameters
-    ----------
-    moments : Measured
-        Totals per record.
-    model : SumsModel
-        What `fit_moments` made of them.
-    loss : Loss
-        As in `fit_sums`.
-    many : int
-        How often they are split.
-    part : float
-        a: the smaller, the more the model is like that of all the noise, and the less the other
-        half knows.
-
-    Yields
-    ------
-    Half
-    """
+    """So many splits of what totals say, by noise that is always the same."""
     codes, width = moments.q.shape
     root, rng = np.linalg.cholesky(noise_of_q(moments, model.moments)), np.random.default_rng(0)
     louder = 1 + part**2

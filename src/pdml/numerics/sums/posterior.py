@@ -42,33 +42,12 @@ class Moments:
 
 
 def posterior(moments: Moments) -> Array:
-    """The posterior mean of β.
-
-    Parameters
-    ----------
-    moments : Moments
-        What is known of β.
-
-    Returns
-    -------
-    (C, d) array
-    """
+    """The posterior mean of β."""
     return _compute_posterior(moments).mean
 
 
 def gain(moments: Moments) -> Array:
-    """The linear map that `posterior` is once its priors are weighed: its row c is gain[c] @ q[c].
-
-    Parameters
-    ----------
-    moments : Moments
-        As for `posterior`.
-
-    Returns
-    -------
-    (C, d, d) array
-        What noise in q goes through, as long as it does not change which priors count.
-    """
+    """The linear map that `posterior` is once its priors are weighed: row c is gain[c] @ q[c]."""
     estimate, vectors = _compute_posterior(moments), moments.vectors
     sparse = estimate.variances is not None  # which stands for j = 0
     mixed, first = np.zeros_like(vectors), len(_EXPLAINED) if sparse else 0

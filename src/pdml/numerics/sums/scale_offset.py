@@ -57,20 +57,6 @@ class MarginMoments:
 def fit_scale_and_offset(margins: MarginMoments, loss: Loss) -> tuple[float, Array]:
     """The scale k and the offsets b with which k·z + b minimises the loss.
 
-    Parameters
-    ----------
-    margins : Told
-        What is known of z.
-    loss : Loss
-        Whose probabilities are wanted.
-
-    Returns
-    -------
-    scale : float
-        At least 0.
-    offsets : array of shape (C,)
-        Zeros where no model has one.
-
     Guarantees
     ----------
     - Margins' root mean square is at most 3.

@@ -35,21 +35,11 @@ _PART = 1 << 15  # rows at a time: what is copied on the way stays at a few mega
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Q, S and V of some records, exact or with noise: they are added, never averaged.
+    """Q, S and V of some records, exact or with noise: they are added, never averaged."""
 
-    Parameters
-    ----------
-    label_sum : (C, d) array
-        Q: one row for two classes, K rows for K > 2.
-    square_sum : (d, d) array
-        S, symmetric.
-    size : float
-        V: m/κ² where all have the same ε.
-    """
-
-    label_sum: Array
-    square_sum: Array
-    size: float
+    label_sum: Array  # Q: one row for two classes, K rows for K > 2
+    square_sum: Array  # S, symmetric
+    size: float  # V: m/κ² where all have the same ε
 
     @property
     def width(self) -> int:
@@ -65,17 +55,7 @@ class Sums:
 
 
 def total(parts: Sequence[Sums]) -> Sums:
-    """The sums of all records together, added in the order given.
-
-    Parameters
-    ----------
-    parts : sequence of Sums
-        At least one; all of the same shapes.
-
-    Returns
-    -------
-    Sums
-    """
+    """The sums of all records together, added in the order given."""
     if not parts:
         raise InvalidInput("parts must hold at least one server's sums, got none", setting="parts")
     whole = parts[0]
@@ -94,25 +74,7 @@ class Shifts:
 
 
 def shifts(epsilon: float, norm_bound: float, loss: Loss, classes: int = 2) -> Shifts:
-    """How far a person whose label has ``epsilon`` can move the sums, with weights 1/κ².
-
-    Parameters
-    ----------
-    epsilon : float
-        Of the label; infinite if it was not randomised.
-    norm_bound : float
-        B.
-    loss : Loss
-        Its ``label_weight`` is c.
-    classes : int
-        K.
-
-    Returns
-    -------
-    Shifts
-        Q: 2cB/κ for two classes; √2·B/κ by a label and 2√(1 - 1/K)·B/κ by a record for more, as
-        codes are κ(e_y' - 1/K). S: √2·B²/κ², as |xxᵀ - zzᵀ|² = |x|⁴ + |z|⁴ - 2(x·z)².
-    """
+    """How far a person whose label has ``epsilon`` can move the sums, with weights 1/κ²."""
     loud = float(labels.keep_weight(epsilon, classes))
     square = sqrt(2) * norm_bound**2 / loud**2
     if classes == 2:
@@ -138,24 +100,10 @@ def rounding(records: int) -> float:
 def report_weights(codes: Array) -> Array:
     """v = 1/κ(ε)²: how much a report counts, from near 0 up to 1.
 
-    Parameters
-    ----------
-    codes : (m, C) array
-        De-biased label codes (`labels.codes`), whose length tells κ.
-
-    Returns
-    -------
-    (m,) array
-
     Guarantees
     ----------
     - v_j κ_j = 1/κ_j <= 1: the most private report is also the quietest, so nobody gains influence
       by claiming a smaller ε.
-
-    Examples
-    --------
-    >>> report_weights(labels.codes(np.array([0, 1]), np.array([0.5, np.inf]), 2)).round(3)
-    array([0.06, 1.  ])
     """
     return np.asarray(_loudness(codes) ** -2.0)
 
@@ -170,37 +118,10 @@ def _loudness(codes: Array) -> Array:
 def exact(x: Matrix, codes: Array, loss: Loss, blocks: Sequence[Block] = ()) -> Sums:
     """Q, S and V of records in one pass over them.
 
-    Parameters
-    ----------
-    x : (m, d) array or CSR matrix
-        Prepared records (`rows.as_rows`); float32 is read as it is and summed in double precision.
-    codes : (m, C) array
-        De-biased label codes (`labels.codes`); they weigh what `report_weights` says.
-    loss : Loss
-        Its ``label_weight`` is c.
-    blocks : sequence of Block
-        Columns of randomised answers, whose own part of S is made unbiased (`numerics.coded_rows`).
-
-    Returns
-    -------
-    Sums
-
-    Raises
-    ------
-    DataError
-        If the numbers of records and codes differ.
-
     Guarantees
     ----------
     - ``square_sum`` is symmetric to the bit.
     - What is copied on the way does not grow with the number of records.
-
-    Examples
-    --------
-    >>> from pdml.numerics.admm.losses import LOGISTIC
-    >>> found = exact(np.eye(2), np.array([[1.0], [-1.0]]), LOGISTIC)
-    >>> found.label_sum
-    array([[ 0.5, -0.5]])
     """
     from pdml.numerics.admm import rows  # with scipy, which a plan does without
 

@@ -32,34 +32,9 @@ _STEP, _PAIRS = 0.5, 8
 def deviations(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
     """The standard deviation that noise gives every weight of a model.
 
-    Parameters
-    ----------
-    moments : Measured
-        Totals.
-    model : SumsModel
-        What `fit_moments` made of them.
-    loss : Loss
-        As in `fit_sums`.
-
-    Returns
-    -------
-    array of shape (C, d)
-        For rows of norm at most 1: of the noise of the exchange, the flips of the labels, and the
-        labels' own chance.
-
     Guarantees
     ----------
     - A function of its arguments alone: the fresh noise is always the same.
-
-    Examples
-    --------
-    >>> from pdml.numerics.admm.losses import LOGISTIC
-    >>> from pdml.numerics.sums.statistics import Sums
-    >>> from pdml.numerics.sums.fit import Noise, measured
-    >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
-    >>> given = measured(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
-    >>> deviations(given, fit_measured(given, LOGISTIC), LOGISTIC).shape
-    (1, 2)
     """
     return np.asarray(np.sqrt(_of_labels(moments, model, loss) + _of_squares(moments, loss)))
 

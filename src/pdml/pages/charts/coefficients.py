@@ -18,22 +18,7 @@ MOST_COEFFICIENTS = 20
 def coefficient_figure(
     intervals: "Intervals", names: Sequence[str], classes: Sequence[Any]
 ) -> Figure | None:
-    """Which coefficients are more than noise.
-
-    Parameters
-    ----------
-    intervals : Intervals
-        Of every coefficient.
-    names : sequence of str
-        Of the features; where they are not known, their numbers stand for them.
-    classes : sequence
-        The model's.
-
-    Returns
-    -------
-    Figure or None
-        The largest coefficients; None where there is none.
-    """
+    """Which coefficients are more than noise."""
     size = np.abs(intervals.coefficients)
     if not size.size:
         return None

@@ -89,47 +89,21 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """What a chart shows beside its words; `figure` draws it.
+    """What a chart shows beside its words; `figure` draws it."""
 
-    Parameters
-    ----------
-    x, y : str
-        What the axes are.
-    series : tuple of Series
-        With more than one, a legend tells them apart.
-    scale : Scale
-        Of all of them.
-    right : sequence of (float, str), optional
-        Values that a second scale names, and their names.
-    right_is : str, optional
-        What that scale is.
-    band : (int, str), optional
-        From where on nothing is known, and the words for it.
-    """
-
+    # What the axes are
     x: str = "Round of training"
     y: str
-    series: tuple[Series, ...]
-    scale: Scale
-    right: Sequence[tuple[float, str]] = ()
-    right_is: str = ""
-    band: tuple[int, str] | None = None
+    series: tuple[Series, ...]  # With more than one, a legend tells them apart
+    scale: Scale  # Of all of them
+    right: Sequence[tuple[float, str]] = ()  # Values that a second scale names, and their names
+    right_is: str = ""  # What that scale is
+    band: tuple[int, str] | None = None  # From where on nothing is known, and the words for it
 
     def figure(
         self, *, name: str, heading: str, caption: str, words: str, warning: str = ""
     ) -> Figure:
-        """Draw it.
-
-        Parameters
-        ----------
-        name, heading, caption, words, warning : str
-            As in `Figure`.
-
-        Returns
-        -------
-        Figure
-            For a template.
-        """
+        """Draw it."""
         legend = tuple(self._legend()) if len(self.series) > 1 else ()
         return Figure(
             name=name,

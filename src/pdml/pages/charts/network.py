@@ -35,26 +35,7 @@ def graph_figure(
     accuracies: Sequence[float | None],
     caption: str,
 ) -> Figure:
-    """Draw the servers where ``places`` says, coloured by accuracy if any is known.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of the servers, written for up to 40 of them.
-    edges : sequence of (int, int)
-        Links between their indices; of many, 4,000 are drawn.
-    places : sequence of (float, float)
-        In any unit; the second one goes up.
-    accuracies : sequence of float or None
-        One for each server.
-    caption : str
-        What stands after the numbers of servers and links.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """Draw the servers where ``places`` says, coloured by accuracy if any is known."""
     finite = [value for value in accuracies if value is not None and isfinite(value)]
     scale = _scale(finite) if finite else None
     labels = [shortened(name, _LONGEST) for name in names] if len(names) <= NAMED_SERVERS else []

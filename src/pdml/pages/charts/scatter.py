@@ -25,24 +25,7 @@ def plane_figure(
     y: str,
     **words: Any,
 ) -> Figure:
-    """Points on a plane, with the diagonal on which both axes say the same.
-
-    Parameters
-    ----------
-    points : sequence of (float, float, float)
-        Across, up, and how much each weighs, from 0 to 1: the area of its dot.
-    across, up : Scale
-        Both linear.
-    x, y : str
-        What the axes are.
-    **words : str
-        ``name``, ``heading``, ``caption``, ``words`` as in `Figure`.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """Points on a plane, with the diagonal on which both axes say the same."""
 
     def place(right: float, high: float) -> tuple[float, float]:
         return (
@@ -86,22 +69,7 @@ class Whisker:
 
 
 def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
-    """Dots with their intervals, one below the other.
-
-    Parameters
-    ----------
-    rows : sequence of Whisker
-        From top to bottom; at least one.
-    x : str
-        What the axis is.
-    **words : str
-        ``name``, ``heading``, ``caption``, ``words`` as in `Figure`.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """Dots with their intervals, one below the other."""
     ends = [0.0, *(end for row in rows for end in (row.low, row.high))]
     room = 0.04 * (max(ends) - min(ends)) or 1.0
     scale = Scale(min(ends) - room, max(ends) + room)

@@ -20,32 +20,18 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A picture with its heading and caption, and the same in words for people who do not see it.
+    """A picture with its heading and caption, and the same in words for screen readers."""
 
-    Parameters
-    ----------
-    name : str
-        What ids on the page begin with.
-    heading, caption : str
-        Above the picture.
-    words : str
-        What the picture shows.
-    marks : tuple of Mark
-        In the order in which they are drawn.
-    width, height : float
-        Of the canvas.
-    warning : str, optional
-        What stands out before the caption.
-    """
-
-    name: str
+    name: str  # What ids on the page begin with
+    # Above the picture
     heading: str
     caption: str
-    words: str
-    marks: tuple[Mark, ...]
+    words: str  # What the picture shows
+    marks: tuple[Mark, ...]  # In the order in which they are drawn
+    # Of the canvas
     width: float = WIDTH
     height: float
-    warning: str = ""
+    warning: str = ""  # What stands out before the caption
 
 
 def mark(tag: str, words: str = "", /, **attributes: str | float) -> Mark:

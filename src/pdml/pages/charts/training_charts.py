@@ -16,22 +16,7 @@ _SURE = (0.7, 0.75, 0.8, 0.9, 0.99, 0.999)
 def accuracy_figure(
     servers: Sequence[float | None], released: float | None, reference: float | None, note: str
 ) -> Figure:
-    """Every server's own model in order, against the released one and one without privacy.
-
-    Parameters
-    ----------
-    servers : sequence of float or None
-        At least one is known.
-    released, reference : float or None
-        Of the released model, and of one trained without privacy.
-    note : str
-        On what they were measured.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """Every server's own model in order, against the released one and one without privacy."""
     accuracies = sorted(value for value in servers if value is not None and isfinite(value))
     series = [Series(label="one server’s own model", values=accuracies, colour="ink", style="dots")]
     words = (
@@ -65,18 +50,6 @@ def accuracy_figure(
 def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
     """ε of the features against other servers after each round; rounds without any guarantee are a
     band.
-
-    Parameters
-    ----------
-    spent : sequence of float
-        One for each round; infinite without a guarantee.
-    delta : float or None
-        If it is known, a second scale says how sure others can be.
-
-    Returns
-    -------
-    Figure
-        For a template.
     """
     series = (Series(label="ε", values=spent),)
     scale = from_zero(series)
@@ -114,19 +87,7 @@ def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
 
 
 def coalition_figure(lines: Sequence[LedgerRow]) -> Figure:
-    """ε against the number of other servers that put together what they know.
-
-    Parameters
-    ----------
-    lines : sequence of LedgerRow
-        `Ledger.coalitions` of each kind of data: from one colluding server to all. Labels and
-        features are drawn; single randomised answers stand in the table.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """ε against the number of other servers that put together what they know."""
     colours: dict[str, Colour] = {"label": "orange", "features": "blue"}
     kinds = tuple(dict.fromkeys(line.data for line in lines if line.data in colours))
     series = tuple(
@@ -159,22 +120,7 @@ def coalition_figure(lines: Sequence[LedgerRow]) -> Figure:
 
 
 def agreement_figure(apart: Sequence[float], noise: Sequence[float], *, linked: bool) -> Figure:
-    """The largest distance between two servers' models, and σ of the noise.
-
-    Parameters
-    ----------
-    apart : sequence of float
-        One for each round.
-    noise : sequence of float
-        σ of one coefficient, one for each round.
-    linked : bool
-        Before the last round, distances are known along links only.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """The largest distance between two servers' models, and σ of the noise."""
     series = (
         Series(label="distance between models", values=apart),
         Series(label="σ of a coefficient’s noise", values=noise, colour="orange"),
@@ -193,20 +139,7 @@ def agreement_figure(apart: Sequence[float], noise: Sequence[float], *, linked: 
 
 
 def risk_figure(risk: Sequence[float], reference: float | None) -> Figure:
-    """Empirical risk round by round, and where training without privacy ends.
-
-    Parameters
-    ----------
-    risk : sequence of float
-        One for each round, at least one of them finite.
-    reference : float or None
-        Of a model trained without privacy.
-
-    Returns
-    -------
-    Figure
-        For a template.
-    """
+    """Empirical risk round by round, and where training without privacy ends."""
     series = [Series(label="average of all models", values=risk)]
     words = f"The empirical risk goes {_course(risk)}."
     if reference is not None and isfinite(reference):

@@ -47,23 +47,7 @@ def catalogues() -> Mapping[str, Mapping[str, str]]:
 
 
 def translate(code: str, key: str, **values: str | float) -> Markup:
-    """A sentence as markup, *strong words* and `code` with their tags.
-
-    Parameters
-    ----------
-    code : str
-        The language.
-    key : str
-        Of its catalogue.
-    **values
-        What stands in for the placeholders: text, or numbers. The page's script writes numbers as
-        the reader's browser does in that language; until then they have digits and the decimal
-        mark.
-
-    Returns
-    -------
-    Markup
-    """
+    """A sentence as markup, *strong words* and `code` with their tags."""
     pieces = re.split(r"(\*[^*]+\*|`[^`]+`)", catalogues()[code][key])
     fragments = []
     for piece in filter(None, pieces):

@@ -20,23 +20,7 @@ _APART = {
 
 
 def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
-    """Whether joining is expected to pay, from shares of right answers in the same rehearsals.
-
-    Parameters
-    ----------
-    joint : (populations, times) array
-        Of the plan.
-    apart : (populations, times) array
-        Of the better of those that need nobody.
-    name : str
-        Which it is: "alone" or "majority".
-    public : bool
-        Whether the records were public ones of the same kind.
-
-    Returns
-    -------
-    str
-    """
+    """Whether joining is expected to pay, from shares of right answers in the same rehearsals."""
     gain = joint.mean() - apart.mean()
     how = "not expected to pay" if gain <= 0 else "expected to pay"
     little = " little" if 0 < gain < LITTLE else ""
@@ -58,27 +42,7 @@ def reasons(
     choice: Choice | None = None,
     most: float | None = None,
 ) -> tuple[str, ...]:
-    """Why this method, these settings and this much noise.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        What is proposed.
-    right : mapping
-        Shares of right answers by candidate.
-    budget : Budget
-        What was allowed.
-    sizes : Sizes
-        Of the data.
-    choice : Choice, optional
-        The best plan of rounds, where it was looked for.
-    most : float, optional
-        What rounds could be right on at the most, where that was enough to know.
-
-    Returns
-    -------
-    tuple of str
-    """
+    """Why this method, these settings and this much noise."""
     sentences = [_compared(plan, right, sizes, most)]
     if plan.method == "sums":
         sentences += _of_sums(plan, budget, sizes)

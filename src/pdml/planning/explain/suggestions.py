@@ -36,25 +36,14 @@ _ENOUGH = 2  # settings that would do
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestion:
-    """Another value of one setting, and what the planner says of it.
+    """Another value of one setting, and what the planner says of it."""
 
-    Attributes
-    ----------
-    setting : str
-        "features_epsilon", "colluding", "records" (of all servers together) or "epsilon" (of every
-        label).
-    value : float
-        That the planner was asked about.
-    pays : bool
-        Whether joining pays with it.
-    is_clear_win : bool
-        Whether it does, and not in the mean alone: few populations are behind.
-    """
-
+    # "features_epsilon", "colluding", "records" (of all servers together) or "epsilon" (of every
+    # label)
     setting: str
-    value: float
-    pays: bool
-    is_clear_win: bool
+    value: float  # That the planner was asked about
+    pays: bool  # Whether joining pays with it
+    is_clear_win: bool  # Whether it does, and not in the mean alone: few populations are behind
 
     def __str__(self) -> str:
         """Words for a list."""
@@ -70,21 +59,6 @@ class Suggestion:
 
 def find_suggestions(budget: Budget, sizes: Sizes, within: SearchSpace) -> tuple[Suggestion, ...]:
     """What would do by itself, by the planner's own judgement.
-
-    Parameters
-    ----------
-    budget : Budget
-        That does not pay.
-    sizes : Sizes
-        What is public about the data.
-    within : Within
-        What the planner chose from.
-
-    Returns
-    -------
-    tuple of Suggestion
-        What would, until two clearly do; where nothing was found, the farthest value of each
-        setting with what the planner says of it.
 
     Guarantees
     ----------

@@ -18,22 +18,10 @@ from pdml.numerics.coded_rows import Block
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One answer of which devices send what chance has decided (docs/concepts/attributes.md).
+    """One answer of which devices send what chance has decided (docs/concepts/attributes.md)."""
 
-    Parameters
-    ----------
-    block : Block
-        Where its code stands in a row, its levels and its scale: fixed by the study.
-    epsilon : float
-        That people are expected to choose, as their menu suggests; ∞: the answer as it is.
-
-    Raises
-    ------
-    InvalidInput
-        If ``epsilon`` is not positive.
-    """
-
-    block: Block
+    block: Block  # Where its code stands in a row, its levels and its scale: fixed by the study
+    # That people are expected to choose, as their menu suggests; ∞: the answer as it is
     epsilon: float
 
     def __post_init__(self) -> None:
@@ -67,21 +55,7 @@ def encode_levels(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
 
 
 def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
-    """Rows of true answers as devices would report them, each answer by a coin of its own.
-
-    Parameters
-    ----------
-    x : (m, d) array
-        Rows with answers as they are.
-    answers : sequence of Answer
-        Those that go through coins.
-    stream : Stream
-        Chance.
-
-    Returns
-    -------
-    (m, d) array
-    """
+    """Rows of true answers as devices would report them, each answer by a coin of its own."""
     rows = np.array(x, dtype=float)
     for answer in answers:
         block = answer.block
@@ -94,18 +68,6 @@ def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array
 def reported_moment(square: Array, mean: Array, answers: Sequence[Answer]) -> Array:
     """E[x̂x̂ᵀ] of reported rows, which exceeds that of true ones where a code meets itself: a
     reported level has the distribution 1/L + (p - 1/L)/w, and its code is w times as long.
-
-    Parameters
-    ----------
-    square : (d, d) array
-        E[xxᵀ] of true rows.
-    mean : (d,) array
-        E[x].
-    answers : sequence of Answer
-
-    Returns
-    -------
-    (d, d) array
     """
     moment = square.copy()
     for answer in answers:

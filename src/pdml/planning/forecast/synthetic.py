@@ -121,26 +121,7 @@ def choices(margins: Array) -> IntArray:
 def populations(
     sizes: Sizes, like: tuple[Matrix, IntArray] | None = None
 ) -> tuple[Population, ...]:
-    """What to rehearse on.
-
-    Parameters
-    ----------
-    sizes : Sizes
-        What is public about the data.
-    like : (matrix, class indices), optional
-        Public records of the same kind, prepared in the same way, with their constant column, and
-        with true answers. A third of them judges.
-
-    Returns
-    -------
-    tuple of Population
-        One of public records, or made-up ones: 24, and fewer of many columns or classes.
-
-    Raises
-    ------
-    InvalidInput
-        If ``like`` has another width, no labels for its records, or too few of them.
-    """
+    """What to rehearse on."""
     if like is None:
         answers = _fitting(sizes)
         width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)

@@ -45,22 +45,7 @@ def hidden(budget: Budget, place: ServerSpec) -> float:
 def least(
     excess_at: Callable[[float], float], guess: float = 1.0, highest: float = 1e9
 ) -> float | None:
-    """The least noise whose excess is at most 0, to about 0.5% and rounded up.
-
-    Parameters
-    ----------
-    excess_at : callable
-        The excess at some noise: never rising.
-    guess : float
-        Where to look first.
-    highest : float
-        The most that can be drawn.
-
-    Returns
-    -------
-    float or None
-        0 if no noise is needed, None if the highest is not enough.
-    """
+    """The least noise whose excess is at most 0, to about 0.5% and rounded up."""
     if excess_at(0.0) <= 0:
         return 0.0
     bad, good = log(_LOWEST), inf

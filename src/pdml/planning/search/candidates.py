@@ -48,24 +48,13 @@ class SearchSpace:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateComparison:
-    """What was judged, and the settings of each method that did best.
+    """What was judged, and the settings of each method that did best."""
 
-    Attributes
-    ----------
-    judged : mapping
-        Of the methods that a budget allows, and of what needs nobody: "alone", "majority".
-    share : float, optional
-        Of S, where sums were judged.
-    choice : Choice, optional
-        The best plan of rounds, where it was looked for.
-    most : float, optional
-        What rounds could be right on at the most, where that was asked.
-    """
-
+    # Of the methods that a budget allows, and of what needs nobody: "alone", "majority"
     judged: Scores
-    share: float | None = None
-    choice: Choice | None = None
-    most: float | None = None
+    share: float | None = None  # Of S, where sums were judged
+    choice: Choice | None = None  # The best plan of rounds, where it was looked for
+    most: float | None = None  # What rounds could be right on at the most, where that was asked
 
     @property
     def method(self) -> str | None:
@@ -96,26 +85,7 @@ def compare(
     enough: bool = False,
     on_step: Callable[[], None] = lambda: None,
 ) -> CandidateComparison:
-    """Rehearse what a planner may choose from, and what needs nobody.
-
-    Parameters
-    ----------
-    worth : Rehearsals
-        For the sizes in question.
-    budget : Budget
-        That each method must keep to.
-    within : Within
-        What to choose from.
-    enough : bool
-        Whether it is enough to know that one way pays: others could only be better. Other shares
-        are passed over where one pays clearly, and rounds where sums pay.
-    on_step : callable
-        Called after each method.
-
-    Returns
-    -------
-    CandidateComparison
-    """
+    """Rehearse what a planner may choose from, and what needs nobody."""
     judged: dict[str, Array] = {}
     apart = worth.baselines(within.loss)
     share: float | None = None

@@ -112,21 +112,7 @@ _NEEDED = MappingProxyType(
 
 
 def lookup_noise(budget: Budget, place: ServerSpec, share: float) -> float | None:
-    """σ_Q in units of how far a record moves Q; None where it has to be looked for.
-
-    Parameters
-    ----------
-    budget : Budget
-        The most that others may learn.
-    place : Place
-        Of which the label ε, the classes and whether any answer is in the clear count.
-    share : float
-        As for `sums_search.calibrate`.
-
-    Returns
-    -------
-    float or None
-    """
+    """σ_Q in units of how far a record moves Q; None where it has to be looked for."""
     usual = budget.features_delta == DELTA and budget.labels_epsilon == inf and place.classes == 2
     if (
         not usual

@@ -43,23 +43,6 @@ def calibrate(
 ) -> TrainingPlan | None:
     """The quietest exchange of sums that keeps to a budget.
 
-    Parameters
-    ----------
-    budget : Budget
-        The most that others may learn; its ``colluding`` becomes the plan's.
-    place : Place
-        Any server's: of the records only rounding errors depend on how many they are. Everybody
-        counts as having the largest ε in use, who is loudest in sums.
-    share : float
-        Of what features may spend, as μ², that S uses up; 1 leaves nothing for Q.
-    loss : str
-        Of the plan.
-
-    Returns
-    -------
-    TrainingPlan or None
-        None if no Gaussian noise meets the budget.
-
     Guarantees
     ----------
     - The ledger of the plan's own event keeps to the budget at this place.

@@ -25,16 +25,6 @@ REMEDY = "features = { epsilon = 1 }"
 def mistakes(study: "Study") -> list[Mistake]:
     """Why jobs under ``study`` could follow one another without end; nothing if they cannot.
 
-    Parameters
-    ----------
-    study : Study
-        Any study: one that only asks for answers need not have a budget.
-
-    Returns
-    -------
-    list of (path, sentence)
-        At most one. The sentence names the remedy.
-
     Guarantees
     ----------
     - Without a mistake, jobs under the study's plan end at every data set that its menu allows:

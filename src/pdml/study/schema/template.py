@@ -106,18 +106,7 @@ _LATER = {
 
 
 def plain(study: Study) -> str:
-    """The TOML text without a word of comment: a function of the study alone.
-
-    Parameters
-    ----------
-    study : Study
-        Whose fields are written in one order and one spelling.
-
-    Returns
-    -------
-    str
-        `Study.from_text` gives the study back.
-    """
+    """The TOML text without a word of comment: a function of the study alone."""
     document = study.to_dict()
     parts = [_table("study", document["study"])]
     for key in (*_UPPER, "servers", "topology", "budget", "plan", "relay"):
@@ -165,18 +154,7 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
 
 
 def plan_table(study: Study, plan: TrainingPlan) -> str:
-    """The lines by which a study settles a plan.
-
-    Parameters
-    ----------
-    study : Study
-    plan : TrainingPlan
-        To the last digit: noise that is rounded down may break a budget.
-
-    Returns
-    -------
-    str
-    """
+    """The lines by which a study settles a plan."""
     return _table("plan", replace(study, plan=plan, plan_settings=()).to_dict()["plan"])
 
 

@@ -18,20 +18,7 @@ from pdml.study.schema.toml_lines import Path
 
 
 def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, source: str) -> str:
-    """The text with the keys of these servers; a server that is new needs a ``url``.
-
-    Parameters
-    ----------
-    text : str
-        A valid study.toml.
-    entries : sequence of ServerEntry
-        Names with keys; ``url`` is "" for servers that the study has already.
-    revision : bool
-        Name the study before this change in ``replaces``, so that data sets and budgets carry over.
-        Without it keys that stand there already are not replaced.
-    source : str
-        The file's name, for sentences.
-    """
+    """The text with the keys of these servers; a server that is new needs a ``url``."""
     before = study = Study.from_text(text, source)
     for entry in entries:
         positions = {server.name: i for i, server in enumerate(study.servers)}

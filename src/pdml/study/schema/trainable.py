@@ -38,18 +38,7 @@ def most_jobs(study: Study, plan: TrainingPlan) -> int:
 
 
 def mistakes(study: Study) -> list[Mistake]:
-    """Why no job under ``study`` could ever start, or none could ever be the last one.
-
-    Parameters
-    ----------
-    study : Study
-        As it would be handed to collection services and nodes.
-
-    Returns
-    -------
-    list of (path, sentence)
-        Empty if organisations with enough records can train under it, and not without end.
-    """
+    """Why no job under ``study`` could ever start, or none could ever be the last one."""
     if problems := budget_checks.mistakes(study):
         return problems
     never = "" if study.plan is None else _never(study, study.plan)

@@ -86,23 +86,6 @@ def exchange(
 ) -> sums_release.SumsExchange:
     """One exchange of sums: one pass over each server's records, a few thousand at a time.
 
-    Parameters
-    ----------
-    run : Run
-        Whose plan has the method "sums".
-    local_models : bool
-        Also what each server would keep for its own house.
-    intercept : bool
-        Whether the last column is the constant one; for ``local_models`` alone.
-    threads : int, optional
-        By default as many as this process may use.
-
-    Returns
-    -------
-    MaskedExchanges
-        Every row as its server would send it, before it is masked: within one trust domain rows
-        are added up as they are, and the total is the same number.
-
     Guarantees
     ----------
     - The numbers depend neither on the number of threads nor on their order.

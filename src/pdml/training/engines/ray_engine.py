@@ -103,25 +103,7 @@ def exchange(
     intercept: bool = True,
     timeout: float = TIMEOUT,
 ) -> sums_release.SumsExchange:
-    """One exchange of sums, equal to the local engine's: exact sums stay in the actors.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        With the method "sums".
-    source : Source
-        Of the noise.
-    shards : sequence of Shard
-        The servers, each once.
-    house, intercept
-        As in `pdml.training.engines.local_engine.exchange`.
-    timeout : float
-        Seconds that a pass over a shard may take.
-
-    Returns
-    -------
-    MaskedExchanges
-    """
+    """One exchange of sums, equal to the local engine's: exact sums stay in the actors."""
     n = sum(len(shard.servers) for shard in shards)
     _owners(n, shards)
     with _actors(_Summing, shards, plan, source) as actors:
