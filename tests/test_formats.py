@@ -44,7 +44,7 @@ from pdml.tables import Table
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "vectors" / "formats"
-TRIAL = json.loads((STORED / "report-3.json").read_bytes())["study"]
+TRIAL = json.loads((STORED / "report-1.json").read_bytes())["study"]
 
 
 def declared() -> dict[str, Format]:
@@ -162,12 +162,12 @@ def read_report(path, version, newer, tmp_path):
     id = report_id("3" * 32)
     assert (report.id, report.epsilon, report.label) == (id, 400_000, 0)
     assert encode_report(report) == data
-    if path.name == "report-3.second.json":
+    if path.name == "report-1.second.json":
         study = Study.load(STORED / "study-1.second.toml")
         assert report.study == study.hash
         assert study.decode(features_of(report)) == {"age": 50, "job": "farm"}
         assert features_of(report).tobytes() == study.encode({"age": 50, "job": "farm"}).tobytes()
-    if path.name == "report-3.sensitive.json":
+    if path.name == "report-1.sensitive.json":
         study, drawn = Study.load(STORED / "study-1.sensitive.toml"), ((1, 500_000), (3, 2_000_000))
         assert report.study == study.hash
         assert read_draws(study.encoder, features_of(report)) == drawn

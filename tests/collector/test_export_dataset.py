@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import sqlite3
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import psycopg
@@ -55,17 +54,6 @@ def test_every_report_that_counts_in_the_order_of_ids(store, tmp_path):
 def test_what_devices_sent_was_randomised_there(store, tmp_path):
     fill(store)
     assert export(store, tmp_path / "data", hour=HOUR, min_records=3).randomised_by == "devices"
-
-
-def test_what_an_older_version_exported_keeps_its_name(store, tmp_path):
-    """Another name would be another data set, with a budget of its own."""
-    fill(store)
-    first = export(store, tmp_path / "new", hour=HOUR, min_records=3)
-    older = replace(first, version=1, randomised_by="")
-    store.set_digest(older.digest)  # as that version left it
-    again = export(store, tmp_path / "old", hour=HOUR, min_records=3)
-    assert again == older == open_frozen(tmp_path / "old").manifest
-    assert b"randomised_by" not in (tmp_path / "old" / "manifest.json").read_bytes()
 
 
 def test_exporting_again_gives_the_same_bytes(store, tmp_path):

@@ -61,7 +61,7 @@ def test_an_invitation_is_kept_as_a_hash():
 @pytest.mark.parametrize(
     ("code", "changes"),
     [
-        ("wrong_version", {"version": 4}),
+        ("wrong_version", {"version": 0}),
         ("wrong_version", {"version": 2}),
         ("malformed", {"nonce": ""}),
         ("malformed", {"nonce": "AB" * 16}),
@@ -127,7 +127,7 @@ SAME = report(id="ab" * 16)  # parameters must be the same in every worker
         b"null",
         b"[1]",
         b"\xff\xfe",
-        b'{"version":3}',
+        b'{"version":1}',
         SAME[:-1],
         SAME + b"x",
         b'{"a":' * 5000,

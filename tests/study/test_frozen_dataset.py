@@ -169,7 +169,7 @@ def test_rows_that_no_report_may_have_are_refused_even_under_a_good_hash(
         {"records": 1 << 50},
         {"width": 3},
         {"version": 0},
-        {"version": 3},
+        {"version": 2},
         {"study": "x"},
         {"records": True},
         {"files": {}},
@@ -210,31 +210,6 @@ def test_nobody_is_credited_unasked(tmp_path: Path) -> None:
             server="a",
             randomised_by="angels",
         )
-
-
-def as_version_one(folder: Path) -> str:
-    """The manifest as it was written before it said who randomised the labels; its digest."""
-    told = json.loads((folder / "manifest.json").read_bytes())
-    told |= {"version": 1}
-    for name in ("digest", "randomised_by"):
-        del told[name]
-    canonical = {"sort_keys": True, "separators": (",", ":")}
-    digest = hashlib.sha256(json.dumps(told, **canonical).encode()).hexdigest()
-    told["digest"] = digest
-    (folder / "manifest.json").write_text(json.dumps(told, **canonical) + "\n")
-    return digest
-
-
-def test_older_data_sets_are_read_and_keep_their_name(tmp_path: Path) -> None:
-    write(tmp_path / "old", rows(5))
-    digest = as_version_one(tmp_path / "old")
-    manifest = open_frozen(tmp_path / "old").manifest
-    assert (manifest.version, manifest.randomised_by, manifest.digest) == (1, "", digest)
-    told = json.loads((tmp_path / "old" / "manifest.json").read_bytes())
-    for changes in ({"randomised_by": "devices"}, {"version": 2}):  # claims it never made
-        (tmp_path / "old" / "manifest.json").write_text(json.dumps({**told, **changes}))
-        with pytest.raises(DataError):
-            open_frozen(tmp_path / "old")
 
 
 @given(

@@ -586,7 +586,7 @@ def vectors():
             answers, drawn = person if isinstance(person, tuple) else (person, [])
             data = encode(document, answers, drawn)
             report = {
-                "version": 3,
+                "version": 1,
                 "study": digest,
                 "id": f"{random.getrandbits(128):032x}",
                 "nonce": f"{random.getrandbits(128):032x}",

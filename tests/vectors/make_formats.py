@@ -45,7 +45,7 @@ from pdml.numerics.interval import Range
 from pdml.numerics.sums.expected_accuracy import Expectation
 from pdml.planning.plan_file import SavedPlan
 from pdml.simulation.table_training import train_table
-from pdml.study import frozen_dataset
+from pdml.study.frozen_dataset import FrozenWriter
 from pdml.study.messages import Receipt, encode_report, report_id, report_nonce
 from pdml.study.schema import template
 from pdml.study.schema.draft import new_study
@@ -183,21 +183,17 @@ def of_a_collection(place: Path) -> None:
 
 
 def of_data(place: Path) -> None:
-    told = {"study_hash": TRIAL.hash, "study_id": TRIAL.id, "server": "alice"}
+    names = {"study_hash": TRIAL.hash, "study_id": TRIAL.id, "server": "alice"}
     features = np.array([[0.25, 0.5, 0.5], [0.0, 0.75, 0.5]], dtype=np.float32)
-    older = ""
-    for version in (2, 1):  # the first version's name is known from the second's rows
-        folder = place / str(version)
-        with frozen_dataset.FrozenWriter(folder, width=3, classes=2, **told) as writer:
-            writer.append(features, np.array([0, 1]), np.array([400_000, 1_000_000]))
-            manifest = writer.finish(frozen_at=HOUR, earlier_digest=older)
-        older = replace(manifest, version=1).digest
-        keep(f"frozen-data-set-{version}", folder)
+    with FrozenWriter(place / "data", width=3, classes=2, **names) as writer:
+        writer.append(features, np.array([0, 1]), np.array([400_000, 1_000_000]))
+        writer.finish(frozen_at=HOUR)
+    keep("frozen-data-set-1", place / "data")
 
 
 def of_a_device(place: Path) -> None:
     sent = report(id=report_id("3" * 32), nonce=report_nonce("3" * 32))
-    keep("report-3.json", sent)
+    keep("report-1.json", sent)
     digest = hashlib.sha256(sent).hexdigest()
     id = report_id("3" * 32)
     receipt = Receipt(id=id, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
@@ -250,7 +246,7 @@ def of_the_second_encoder(place: Path) -> None:
     keep("study-1.languages.toml", template.plain(both))
     features = study.encode({"age": 50, "job": "farm"})
     sent = make_report(study, "3" * 32, epsilon=400_000, features=features)
-    keep("report-3.second.json", encode_report(sent))
+    keep("report-1.second.json", encode_report(sent))
     jobs = np.random.default_rng(0).choice(["farm", "office"], 400)
     table = Table(columns={"job": jobs, "ill": jobs == "farm"})
     trained = train_table(table, "ill", attributes=[job], n_servers=4, random_state=0, plan=SHORT)
@@ -269,7 +265,7 @@ def of_sensitive_answers(place: Path) -> None:
     keep("study-1.sensitive.toml", template.plain(study))
     features = study.encode({"age": 50}, ((1, 500_000), (3, 2_000_000)))
     sent = make_report(study, "3" * 32, epsilon=400_000, features=features)
-    keep("report-3.sensitive.json", encode_report(sent))
+    keep("report-1.sensitive.json", encode_report(sent))
 
 
 def of_a_plan(place: Path) -> None:

@@ -57,7 +57,7 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
                 f"the collection counts {totals.reports:,} reports but holds {done:,}: the "
                 "database was altered"
             )
-        manifest = writer.finish(frozen_at=frozen, earlier_digest=totals.digest)
+        manifest = writer.finish(frozen_at=frozen)
     if not totals.digest:
         store.set_digest(manifest.digest)
     elif totals.digest != manifest.digest:

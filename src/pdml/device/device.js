@@ -61,7 +61,7 @@ const sha256 = async (text) =>
 function reportText(study, { id, nonce, epsilon, label }, entries, token, agreed) {
   const features = pack(entries), { consent, consent_version } = agreed;
   const said = { study, id, nonce, epsilon, label, features, token, consent, consent_version };
-  return JSON.stringify({ version: 3, ...said });
+  return JSON.stringify({ version: 1, ...said });
 }
 
 /* What withdraws a report, and the number that follows from it: whoever knows the number does not

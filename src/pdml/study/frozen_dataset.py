@@ -8,8 +8,7 @@ A folder of three columns of equal length and a manifest:
     manifest.json  canonical JSON: the study's hash, sizes, each file's sha256, a digest of all that
 
 Rows are in the order of the reports' random ids, so that it tells nothing about time. Both sides
-work in chunks: memory does not grow with m. The manifest says who randomised the labels; one of
-version 1 does not, and is read as "".
+work in chunks: memory does not grow with m. The manifest says who randomised the labels.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -34,7 +33,7 @@ from pdml.files import open_file, read_file, sync_folder, write_private
 from pdml.formats import Format, decode
 from pdml.study.messages import acceptable
 
-FORMAT = Format(name="frozen data set", version=2, oldest=1)
+FORMAT = Format(name="frozen data set", version=1)
 MANIFEST = "manifest.json"
 MOST_MICRO = 1_000_000_000  # an epsilon of 1,000
 _DTYPES = {"features": "<f4", "labels": "<i4", "epsilons": "<i8"}
@@ -71,11 +70,7 @@ class Manifest:
         return _canonical({**self._payload(), "digest": self.digest}) + b"\n"
 
     def _payload(self) -> dict[str, Any]:
-        """Every field that this version has: an older data set keeps its name."""
-        payload = asdict(self)
-        if self.version == 1:
-            del payload["randomised_by"]
-        return payload
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,12 +157,10 @@ class FrozenWriter:
             self._columns[name].write(np.ascontiguousarray(parts[name], dtype=dtype).data)
         self.records += len(parts["labels"])
 
-    def finish(self, *, frozen_at: str, earlier_digest: str = "") -> Manifest:
+    def finish(self, *, frozen_at: str) -> Manifest:
         """Seal the folder: hashes, manifest, everything on disk, then its name.
 
-        ``frozen_at`` is an hour, 2026-03-01T14Z. ``earlier_digest`` is the digest that the same
-        rows had when they were frozen before: if version 1 wrote it, they keep that name and its
-        budget.
+        ``frozen_at`` is an hour, 2026-03-01T14Z.
         """
         if not self.records:
             raise DataError("a data set must hold at least one report to be frozen, got none")
@@ -195,8 +188,6 @@ class FrozenWriter:
             frozen_at=frozen_at,
             randomised_by=self.randomised_by,
         )
-        older = replace(manifest, randomised_by=UNSAID, version=1)
-        manifest = older if older.digest == earlier_digest else manifest
         write_private(self._stage / MANIFEST, manifest.to_bytes())
         if os.path.lexists(self.folder):
             raise InvalidInput(f"cannot freeze a data set into {self.folder}: it exists already")

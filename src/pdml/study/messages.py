@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pdml.errors import InvalidInput, MessageError
 from pdml.formats import Format, decode
 
-FORMAT = Format(name="report", version=3)
+FORMAT = Format(name="report", version=1)
 MAX_BATCH = 1_000  # reports in one batch
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -46,7 +46,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - The size does not depend on the answers (label indices of several digits aside).
     """
 
-    version: int  # 3
+    version: int  # 1
     study: str  # Study.hash
     id: str  # 32 lower-case hex digits: `report_id` of a code that only the device knows
     # `report_nonce` of the same code: 32 hex digits without which nobody can repeat a report
