@@ -7,6 +7,7 @@ from pdml._version import __version__
 
 if TYPE_CHECKING:
     from pdml.accounting import Budget
+    from pdml.encoding.encoding import Encoding
     from pdml.model.model import load_model
     from pdml.planning.training_plan import TrainingPlan
     from pdml.simulation.estimator import PDMLClassifier
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
+    "Encoding",
     "PDMLClassifier",
     "PrivacyLedgerSession",
     "Study",
@@ -37,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "Budget": "pdml.accounting",
+    "Encoding": "pdml.encoding.encoding",
     "PDMLClassifier": "pdml.simulation.estimator",
     "PrivacyLedgerSession": "pdml.simulation.privacy_session",
     "Study": "pdml.study",

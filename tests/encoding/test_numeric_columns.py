@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from pdml import PDMLClassifier, TrainingPlan, load_model
+from pdml import Encoding, PDMLClassifier, TrainingPlan, load_model
 from pdml.encoding import scaling
-from pdml.encoding.dataframe import InputDeclarations
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.maps import Fourier, Squares
 from pdml.encoding.numeric_columns import RANGES_LEAK, SCALES_LEAK, NumericColumns, prepare_rows
@@ -41,23 +40,28 @@ def frame(seed=0, gaps=0.1):
     return table, y
 
 
+ENCODING = {"scales": "feature_scales", "ranges": "feature_ranges"}
+ENCODING |= {"levels": "feature_levels", "maps": "feature_map"}
+
+
 def fitted(x, y, **settings):
+    settings = {ENCODING.get(name, name): value for name, value in settings.items()}
     settings = {"n_servers": 3, "plan": SUMS, "classes": (0, 1), "random_state": 0} | settings
     return PDMLClassifier(**settings).fit(x, y)
 
 
 FRAME = {
-    "feature_scales": {"age": (50, 15), "income": (3e4, 2e4)},
-    "feature_levels": {"town": ["Bern", "Basel"]},
+    "scales": {"age": (50, 15), "income": (3e4, 2e4)},
+    "levels": {"town": ["Bern", "Basel"]},
     "missing": ("typical", "level"),
 }
 
 
 def test_declared_scales_find_what_raw_columns_hide():
     x, y = people()
-    with pytest.warns(ClippingWarning, match=r"1,200 of 1,200 rows .* feature_scales="):
+    with pytest.warns(ClippingWarning, match=r"1,200 of 1,200 rows .* scales="):
         raw = fitted(x, y)
-    scaled = fitted(x, y, feature_scales=SCALES)
+    scaled = fitted(x, y, scales=SCALES)
     assert scaled.score(x, y) > 0.85 > 0.75 > raw.score(x, y)
     assert scaled.leaks_ == [] and scaled.model_.provenance["leaks"] == []
 
@@ -78,7 +82,7 @@ def test_the_norm_bound_is_the_unit():
     """Everything scales with it: rows are twice as long and coefficients half as large."""
     x, y = people()
     silent = TrainingPlan(method="sums", label_noise=0, square_noise=0)
-    one, two = (fitted(x, y, feature_scales=SCALES, norm_bound=b, plan=silent) for b in (1.0, 2.0))
+    one, two = (fitted(x, y, scales=SCALES, norm_bound=b, plan=silent) for b in (1.0, 2.0))
     np.testing.assert_allclose(one.coef_, 2 * two.coef_, rtol=1e-5)
     np.testing.assert_allclose(one.decision_function(x), two.decision_function(x), atol=1e-5)
 
@@ -96,10 +100,10 @@ def test_sparse_and_dense_agree_where_zero_is_typical():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"feature_scales": [(1, 2)] * 2}, "typical values of 0"),
-        ({"feature_scales": [(0, 2)] * 2, "feature_map": Squares()}, "left out for a sparse X"),
-        ({"feature_ranges": [(1, 2)] * 2}, "must start at 0"),
-        ({"feature_scales": [(0, 2)] * 2, "feature_ranges": [(1, 2)] * 2}, "must hold 0"),
+        ({"scales": [(1, 2)] * 2}, "typical values of 0"),
+        ({"scales": [(0, 2)] * 2, "maps": Squares()}, "left out for a sparse X"),
+        ({"ranges": [(1, 2)] * 2}, "must start at 0"),
+        ({"scales": [(0, 2)] * 2, "ranges": [(1, 2)] * 2}, "must hold 0"),
     ],
 )
 def test_zeros_of_a_sparse_x_are_not_filled_in(settings, sentence):
@@ -111,8 +115,8 @@ def test_zeros_of_a_sparse_x_are_not_filled_in(settings, sentence):
 def test_ranges_alone_have_their_middle_and_a_sixth():
     x, y = people()
     ranges = [(5, 95), (-3e4, 9e4)]
-    alone = fitted(x, y, feature_ranges=ranges)
-    same = fitted(x, y, feature_ranges=ranges, feature_scales=[(50, 15), (3e4, 2e4)])
+    alone = fitted(x, y, ranges=ranges)
+    same = fitted(x, y, ranges=ranges, scales=[(50, 15), (3e4, 2e4)])
     np.testing.assert_array_equal(alone.coef_, same.coef_)
     far = np.array([[1e9, -1e9]])
     np.testing.assert_array_equal(
@@ -122,23 +126,23 @@ def test_ranges_alone_have_their_middle_and_a_sixth():
 
 def test_what_comes_from_the_data_is_named():
     x, y = people()
-    scales = fitted(x, y, feature_scales="from_data")
+    scales = fitted(x, y, scales="from_data")
     assert scales.leaks_ == [SCALES_LEAK] and scales.score(x, y) > 0.85
     assert scales.model_.provenance["leaks"] == [SCALES_LEAK]
-    both = fitted(x, y, feature_scales="from_data", feature_ranges="from_data")
+    both = fitted(x, y, scales="from_data", ranges="from_data")
     assert both.leaks_ == [SCALES_LEAK, RANGES_LEAK]
-    assert fitted(sp.csr_array(x), y, feature_scales="from_data").leaks_ == [SCALES_LEAK]
+    assert fitted(sp.csr_array(x), y, scales="from_data").leaks_ == [SCALES_LEAK]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("setting", ["feature_scales", "feature_ranges"])
+@pytest.mark.parametrize("setting", ["scales", "ranges"])
 def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
     x, y = people()
     x = np.abs(np.column_stack([x * [1.000123, 1.0123], np.full(len(x), 4358.73)]))
     kept = fitted(sp.csr_array(x) if sparse else x, y, **{setting: "from_data"}).model_.inputs
     numbers = {*np.ravel(kept["scales"])} | {*np.ravel(kept["ranges"] or ())} - {0.0}
     assert not numbers & {*x.ravel()} and not numbers & {*np.median(x, axis=0), *x.std(axis=0)}
-    if setting == "feature_ranges":
+    if setting == "ranges":
         low, high = np.array(kept["ranges"]).T
         assert (low <= x.min(axis=0)).all() and (x.max(axis=0) <= high).all()
         assert (high - low <= 1.3 * np.where(np.ptp(x, axis=0) == 0, x[0], np.ptp(x, axis=0))).all()
@@ -147,33 +151,33 @@ def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
 def test_ranges_from_data_pass_over_gaps():
     x, y = people()
     x[3, 0] = np.nan
-    settings = {"feature_ranges": "from_data", "missing": "typical"}
+    settings = {"ranges": "from_data", "missing": "typical"}
     assert fitted(x, y, **settings).leaks_ == [RANGES_LEAK]
 
 
 def test_a_sparse_column_of_zeros_has_a_range():
     x, y = people()
     x = sp.csr_array(np.column_stack([np.abs(x), np.zeros(len(x))]))
-    assert fitted(x, y, feature_ranges="from_data").model_.inputs["ranges"][2] == [0.0, 1.0]
+    assert fitted(x, y, ranges="from_data").model_.inputs["ranges"][2] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"feature_scales": [(1, 1)]}, "each of the 2 features"),
-        ({"feature_scales": [(1, 1), "x"]}, "each of the 2 features"),
-        ({"feature_scales": [(1, 0), (1, 1)]}, "spread of 'x0'"),
-        ({"feature_scales": "guess"}, "feature_scales must be one of"),
-        ({"feature_scales": {"x0": (0, 1)}}, "got none for 'x1'"),
-        ({"feature_scales": {"z": (0, 1)}}, "columns of X, got 'z'"),
-        ({"feature_map": Squares()}, "feature_map must come with feature_scales"),
-        ({"feature_scales": SCALES, "feature_map": "squares"}, "a table with its name"),
-        ({"feature_scales": SCALES, "feature_map": Squares(columns=("z",))}, "got 'z'"),
+        ({"scales": [(1, 1)]}, "each of the 2 features"),
+        ({"scales": [(1, 1), "x"]}, "each of the 2 features"),
+        ({"scales": [(1, 0), (1, 1)]}, "spread of 'x0'"),
+        ({"scales": "guess"}, "scales must be one of"),
+        ({"scales": {"x0": (0, 1)}}, "got none for 'x1'"),
+        ({"scales": {"z": (0, 1)}}, "columns of X, got 'z'"),
+        ({"maps": Squares()}, "maps must come with scales"),
+        ({"scales": SCALES, "maps": "squares"}, "a table with its name"),
+        ({"scales": SCALES, "maps": Squares(columns=("z",))}, "got 'z'"),
         ({"missing": "drop"}, "missing must be one of"),
-        ({"feature_scales": SCALES, "missing": {"x0": "level"}}, "it is a number"),
-        ({"feature_scales": SCALES, "missing": {"z": "typical"}}, "columns of X, got 'z'"),
+        ({"scales": SCALES, "missing": {"x0": "level"}}, "it is a number"),
+        ({"scales": SCALES, "missing": {"z": "typical"}}, "columns of X, got 'z'"),
         ({"missing": "typical"}, "got none for 'x0'"),
-        ({"feature_levels": {"z": ["a"]}}, "feature_levels must be levels by the names"),
+        ({"levels": {"z": ["a"]}}, "levels must be levels by the names"),
     ],
 )
 def test_declarations_outside_their_domain(settings, sentence):
@@ -186,9 +190,9 @@ def test_maps_widen_the_model_and_its_plan(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1500, 2)) * (15, 2e4) + (50, 3e4)
     y = (np.abs((x[:, 0] - 50) / 15) > 0.8).astype(int)  # unusual in both directions
-    line = fitted(x, y, feature_scales=SCALES)
+    line = fitted(x, y, scales=SCALES)
     for given in (Squares(), {"map": "squares"}, [{"map": "squares"}, Fourier(count=4)]):
-        model = fitted(x, y, feature_scales=SCALES, feature_map=given)
+        model = fitted(x, y, scales=SCALES, maps=given)
         assert model.score(x, y) > 0.85 > 0.75 > line.score(x, y)
         assert model.model_.feature_names[:4] == ("x0", "x1", "x0^2", "x1^2")
         assert model._place.width == model.coef_.shape[1] + 1  # what the plan counts
@@ -199,7 +203,7 @@ def test_maps_widen_the_model_and_its_plan(tmp_path):
 
 def test_a_model_that_says_no_more_is_written_as_before(tmp_path):
     x, y = people(60)
-    plain, scaled = fitted(x / 1e6, y), fitted(x, y, feature_scales=SCALES)
+    plain, scaled = fitted(x / 1e6, y), fitted(x, y, scales=SCALES)
     said = [json.loads(each._bare.to_bytes())["format"] for each in (plain, scaled)]
     assert said == ["pdml-model/1", "pdml-model/3"]
     path = tmp_path / "model.json"
@@ -258,11 +262,11 @@ def test_a_data_frame_with_categories_and_gaps(tmp_path):
     loaded = load_model(tmp_path / "model.json")
     for given in (table, table[["town", "income", "age", "sex"]]):
         np.testing.assert_array_equal(loaded.predict(loaded.features(given)), model.predict(table))
-    listed = fitted(table, y, **FRAME | {"feature_scales": [(50, 15), None, (3e4, 2e4), None]})
+    listed = fitted(table, y, **FRAME | {"scales": [(50, 15), None, (3e4, 2e4), None]})
     np.testing.assert_array_equal(listed.coef_, model.coef_)
     each = {"age": "typical", "town": "level"}  # no level for a sex that nobody may leave out
     assert fitted(table, y, **FRAME | {"missing": each}).coef_.shape[1] < model.coef_.shape[1]
-    seen = fitted(table, y, **FRAME | {"feature_scales": "from_data"})
+    seen = fitted(table, y, **FRAME | {"scales": "from_data"})
     assert seen.leaks_ == [SCALES_LEAK] and seen.score(table, y) > 0.8
 
 
@@ -278,11 +282,11 @@ def test_one_row_is_predicted_as_among_others():
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"feature_levels": None}, "column 'town' of X must have declared levels"),
-        ({"feature_scales": None}, "feature_scales must say .* for 'age'"),
+        ({"levels": None}, "column 'town' of X must have declared levels"),
+        ({"scales": None}, "scales must say .* for 'age'"),
         ({"missing": "refuse"}, "missing = 'typical' says what that means"),
         ({"missing": "typical"}, "missing = 'level' says what that means"),
-        ({"feature_levels": {"town": ["Bern"]}}, "one of the declared levels"),
+        ({"levels": {"town": ["Bern"]}}, "one of the declared levels"),
     ],
 )
 def test_what_is_not_declared_of_a_frame_is_refused(changed, sentence):
@@ -296,25 +300,25 @@ def test_gaps_in_numbers():
     x[::10, 0] = np.nan
     for given in (x, pd.DataFrame(x, columns=["age", "income"])):
         with pytest.raises(DataError, match="got NaN: missing='typical'"):
-            fitted(given, y, feature_scales=SCALES)
-        model = fitted(given, y, feature_scales=SCALES, missing="typical")
+            fitted(given, y, scales=SCALES)
+        model = fitted(given, y, scales=SCALES, missing="typical")
         assert model.score(given, y) > 0.8 and model.coef_.shape == (1, 4)
         whole = np.where(np.isnan(x), 50.0, x)  # who says nothing is typical, and has said nothing
         silent = model.decision_function(given)[::10]
         told = model.decision_function(whole if given is x else given.fillna(50.0))[::10]
         assert (silent != told).all()
     assert model.__sklearn_tags__().input_tags.allow_nan
-    model = fitted(*people(), feature_scales=SCALES)
+    model = fitted(*people(), scales=SCALES)
     with pytest.raises(DataError, match="got NaN"):
         model.predict(x)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
-        fitted(sp.csr_array(x), y, feature_scales=SCALES, missing="typical")
+        fitted(sp.csr_array(x), y, scales=SCALES, missing="typical")
 
 
 def test_a_frame_of_plain_numbers_needs_no_encoder():
     x, _ = people(20)
-    assert not InputDeclarations().needs_encoder(pd.DataFrame(x))
-    assert InputDeclarations().needs_encoder(frame(gaps=0)[0])
+    assert not Encoding().needs_encoder(pd.DataFrame(x))
+    assert Encoding().needs_encoder(frame(gaps=0)[0])
 
 
 def test_an_encoder_of_version_2_makes_rows_of_its_own():

@@ -26,7 +26,7 @@ class Expansion:
             if name in earlier:
                 raise InvalidInput(
                     f"columns of a row must have different names, got {name!r} twice",
-                    setting="feature_map",
+                    setting="maps",
                 )
             earlier.add(name)
 

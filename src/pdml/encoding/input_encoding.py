@@ -7,8 +7,9 @@ import numpy as np
 
 from pdml._types import Array, Matrix
 from pdml.encoding import numeric_columns
-from pdml.encoding.dataframe import InputDeclarations, is_frame, refuse_gaps, table_of
+from pdml.encoding.dataframe import is_frame, refuse_gaps, table_of
 from pdml.encoding.encoder import Encoder
+from pdml.encoding.encoding import Encoding
 from pdml.encoding.numeric_columns import NumericColumns
 from pdml.numerics.admm import rows
 
@@ -32,7 +33,7 @@ class InputEncoding:
 
     @classmethod
     def from_declarations(
-        cls, estimator: Any, X: Any, y: Any, declarations: InputDeclarations
+        cls, estimator: Any, X: Any, y: Any, encoding: Encoding
     ) -> tuple["InputEncoding", Matrix, Any]:
         """The form, X as `rows` takes it, and y."""
         from sklearn.utils.validation import (  # here: tables have no need of it
@@ -41,16 +42,16 @@ class InputEncoding:
             validate_data,
         )
 
-        if not declarations.needs_encoder(X):
+        if not encoding.needs_encoder(X):
             x, y = validate_data(estimator, X, y, **_NUMBERS)
             refuse_gaps(x)
             names = _names(estimator)
             columns, leaks = numeric_columns.resolve_columns(
                 x,
                 names or numeric_columns.unnamed(x.shape[1]),
-                scales=declarations.feature_scales,
-                ranges=declarations.feature_ranges,
-                feature_map=declarations.feature_map,
+                scales=encoding.scales,
+                ranges=encoding.ranges,
+                feature_map=encoding.maps,
             )
             form = cls(names=names, columns=columns, leaks=tuple(leaks))
             return form, rows.compact(x) if columns is None else x, y
@@ -61,7 +62,7 @@ class InputEncoding:
         else:
             x, y = validate_data(estimator, X, y, **{**_NUMBERS, "accept_sparse": False})
         names = _names(estimator) or numeric_columns.unnamed(x.shape[1])
-        encoder, leaks = declarations.encoder(x, names)
+        encoder, leaks = encoding.encoder(x, names)
         form = cls(names=names, encoder=encoder, leaks=tuple(leaks))
         return form, form._entries(encoder, x), y
 

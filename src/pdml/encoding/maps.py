@@ -50,7 +50,7 @@ class Inputs:
                     f"columns of a map must be entries of the row, got {name!r}: they are "
                     f"{', '.join(map(repr, self.names[:20]))}"
                     f"{', ...' if len(self.names) > 20 else ''}",
-                    setting="feature_map",
+                    setting="maps",
                 )
         return tuple(where[name] for name in wanted)
 
@@ -341,4 +341,4 @@ def _names(what: str, value: Any) -> tuple[str, ...]:
 
 
 def _refused(must: str, got: object) -> InvalidInput:
-    return InvalidInput(f"{must}, got {got!r}", setting="feature_map")
+    return InvalidInput(f"{must}, got {got!r}", setting="maps")

@@ -22,11 +22,11 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm import rows
 
 SCALES_LEAK = (
-    "feature_scales='from_data' took each column's median and deviation, rounded to two digits of "
+    "scales='from_data' took each column's median and deviation, rounded to two digits of "
     "the deviation, from the records: a release no noise protects"
 )
 RANGES_LEAK = (
-    "feature_ranges='from_data' took each column's minimum and maximum, rounded outwards to two "
+    "ranges='from_data' took each column's minimum and maximum, rounded outwards to two "
     "digits of their distance, from the records: a release no noise protects"
 )
 _LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond to warn of
@@ -44,7 +44,7 @@ class NumericColumns:
 
     def __post_init__(self) -> None:
         many = len(self.names)
-        _pairs("feature_scales", "(typical, spread)", self.scales, many)
+        _pairs("scales", "(typical, spread)", self.scales, many)
         for name, (typical, spread) in zip(self.names, self.scales.tolist(), strict=True):
             scaling.checked(name, typical, spread)
         if self.ranges is not None:
@@ -62,7 +62,7 @@ class NumericColumns:
         return scaling.typical_constant(self.expansion.mass)
 
     def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
-        """Rows as they are trained on, and how many were shrunk."""
+        """Rows as they are trained on, and how many were clipped."""
         if sp.issparse(x):
             return self._sparse(x, norm_bound, constant)
         width = self.expansion.width + constant
@@ -81,23 +81,23 @@ class NumericColumns:
     def _sparse(self, x: Matrix, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
         if self.maps:
             raise InvalidInput(
-                "feature_map must be left out for a sparse X, got one: its columns would fill in "
+                "maps must be left out for a sparse X, got one: its columns would fill in "
                 "every zero",
-                setting="feature_map",
+                setting="maps",
             )
         if self.scales[:, 0].any():
             raise InvalidInput(
-                "feature_scales of a sparse X must have typical values of 0: others would fill in "
+                "scales of a sparse X must have typical values of 0: others would fill in "
                 "every zero",
-                setting="feature_scales",
+                setting="scales",
             )
         matrix, values = x.copy(), x.data
         if self.ranges is not None:
             low, high = self.ranges.T
             if (low > 0).any() or (high < 0).any():
                 raise InvalidInput(
-                    "feature_ranges of a sparse X must hold 0: others would fill in every zero",
-                    setting="feature_ranges",
+                    "ranges of a sparse X must hold 0: others would fill in every zero",
+                    setting="ranges",
                 )
             values = np.clip(values, low[x.indices], high[x.indices])
         entries = scaling.standardised(values, 0.0, self.scales[:, 1][x.indices])
@@ -141,9 +141,9 @@ def resolve_columns(
     if scales is None and ranges is None:
         if wanted:
             raise InvalidInput(
-                "feature_map must come with feature_scales: a map acts on columns whose typical "
+                "maps must come with scales: a map acts on columns whose typical "
                 "value and spread are declared",
-                setting="feature_map",
+                setting="maps",
             )
         return None, []
     leaks = [
@@ -153,12 +153,12 @@ def resolve_columns(
     ]
     limits = None if ranges is None else _ranges(ranges, x, len(names))
     if isinstance(scales, str):
-        _validate.choice("feature_scales", scales, ("from_data",))
+        _validate.choice("scales", scales, ("from_data",))
         pairs = _measure_scales(x)
     elif isinstance(scales, Mapping):
         pairs = _named(scales, names)
     elif scales is not None:
-        pairs = _pairs("feature_scales", "(typical, spread)", scales, len(names))
+        pairs = _pairs("scales", "(typical, spread)", scales, len(names))
     else:
         assert limits is not None
         pairs = _of_ranges(limits, sparse=sp.issparse(x))
@@ -167,16 +167,14 @@ def resolve_columns(
 
 def _named(scales: Mapping[Any, Any], names: Sequence[str]) -> Array:
     if unknown := [name for name in scales if name not in names]:
-        raise InvalidInput(
-            f"feature_scales must be of columns of X, got {unknown[0]!r}", setting="feature_scales"
-        )
+        raise InvalidInput(f"scales must be of columns of X, got {unknown[0]!r}", setting="scales")
     if missing := [name for name in names if name not in scales]:
         raise InvalidInput(
-            f"feature_scales must name every column of numbers, got none for {missing[0]!r}",
-            setting="feature_scales",
+            f"scales must name every column of numbers, got none for {missing[0]!r}",
+            setting="scales",
         )
     pairs = [scales[name] for name in names]
-    return _pairs("feature_scales", "(typical, spread)", pairs, len(names))
+    return _pairs("scales", "(typical, spread)", pairs, len(names))
 
 
 def _pairs(setting: str, what: str, values: Any, many: int) -> Array:
@@ -194,11 +192,11 @@ def _pairs(setting: str, what: str, values: Any, many: int) -> Array:
 
 
 def _intervals(values: Any, many: int) -> Array:
-    intervals = _pairs("feature_ranges", "(low, high)", values, many)
+    intervals = _pairs("ranges", "(low, high)", values, many)
     if not (np.isfinite(intervals).all() and (intervals[:, 0] < intervals[:, 1]).all()):
         raise InvalidInput(
-            "feature_ranges must be finite with low < high for every feature",
-            setting="feature_ranges",
+            "ranges must be finite with low < high for every feature",
+            setting="ranges",
         )
     return intervals
 
@@ -207,7 +205,7 @@ def _ranges(ranges: Any, x: Matrix, many: int) -> Array:
     """(low, high) of every column as they were declared, or "from_data"."""
     if not isinstance(ranges, str):
         return _intervals(ranges, many)
-    _validate.choice("feature_ranges", ranges, ("from_data",))
+    _validate.choice("ranges", ranges, ("from_data",))
     low, high = _ends(x)
     if sp.issparse(x):  # 0 is the least of a column of zeros as well: another would fill them in
         high = np.where(high > low, high, 1.0)
@@ -222,8 +220,8 @@ def _of_ranges(ranges: Array, *, sparse: bool) -> Array:
         return np.column_stack(scaling.of_range(low, high))
     if (low != 0).any():
         raise InvalidInput(
-            "feature_ranges of a sparse X must start at 0: another low would fill in every zero",
-            setting="feature_ranges",
+            "ranges of a sparse X must start at 0: another low would fill in every zero",
+            setting="ranges",
         )
     return np.column_stack([low, high / 2])  # 0 is typical where most entries are
 
@@ -255,11 +253,11 @@ def clipping(lengths: Array, norm_bound: float) -> str:
         if long > share * len(lengths):
             return (
                 f"{long:,} of {len(lengths):,} rows are more than {factor:g} times as long as "
-                f"norm_bound={norm_bound:g} and were shrunk to it, by which columns in units of "
+                f"norm_bound={norm_bound:g} and were clipped to it, by which columns in units of "
                 "their own, or far from 0, can lose most of what they tell: declare "
-                "feature_scales=[(typical, spread), ...], which is (0, 1) for a column that is "
-                "standardised already, or feature_ranges; or take them from the records by "
-                "feature_scales='from_data', which is a release that no noise protects"
+                "scales=[(typical, spread), ...], which is (0, 1) for a column that is "
+                "standardised already, or ranges; or take them from the records by "
+                "scales='from_data', which is a release that no noise protects"
             )
     return ""
 
@@ -305,16 +303,16 @@ def _to_unit(x: Matrix, ranges: Array) -> Matrix:
     """Map [low, high] to [0, 1], values outside to its ends."""
     if ranges.shape != (x.shape[1], 2):
         raise InvalidInput(
-            f"feature_ranges must have a (low, high) pair for each of the {x.shape[1]} "
+            f"ranges must have a (low, high) pair for each of the {x.shape[1]} "
             f"features, got shape {ranges.shape}"
         )
     low, high = ranges.T
     if not (np.isfinite(ranges).all() and (low < high).all()):
-        raise InvalidInput("feature_ranges must be finite with low < high for every feature")
+        raise InvalidInput("ranges must be finite with low < high for every feature")
     if sp.issparse(x):
         if (low != 0).any():
             raise InvalidInput(
-                "feature_ranges of a sparse X must start at 0: another low would fill in every zero"
+                "ranges of a sparse X must start at 0: another low would fill in every zero"
             )
         scaled = x.copy()
         scaled.data = np.clip(x.data / high[x.indices], 0, 1).astype(x.dtype)

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from pdml._types import Array, Matrix
-from pdml.encoding.dataframe import InputDeclarations
+from pdml.encoding.encoding import Encoding
 from pdml.encoding.input_encoding import InputEncoding
 from pdml.simulation.privacy_session import Origin
 from pdml.simulation.simulation import Simulation
@@ -190,14 +190,16 @@ noise_decay, tolerance, label_noise, square_noise
 
     def _read(self, X: Any, y: Any) -> tuple[InputEncoding, Matrix, NDArray[Any]]:
         """The form of X that is kept for predictions, and X and y as they can be used."""
-        declarations = InputDeclarations(
-            feature_scales=self.feature_scales,
-            feature_ranges=self.feature_ranges,
-            feature_levels=self.feature_levels,
-            feature_map=self.feature_map,
+        encoding = Encoding(
+            scales=self.feature_scales,
+            ranges=self.feature_ranges,
+            levels=self.feature_levels,
+            maps=self.feature_map,
             missing=self.missing,
+            norm_bound=self.norm_bound,
+            intercept=bool(self.fit_intercept),
         )
-        return InputEncoding.from_declarations(self, X, y, declarations)
+        return InputEncoding.from_declarations(self, X, y, encoding)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session, which knows other people too: what it has counted so far stays.
