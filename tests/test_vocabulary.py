@@ -2,9 +2,12 @@
 
 import io
 import keyword
+import re
 import tokenize
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "pdml"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -61,3 +64,51 @@ def test_no_module_name_occurs_twice() -> None:
 def test_no_folder_is_a_heap() -> None:
     sizes = Counter(file.parent for file in FILES if file.name != "__init__.py")
     assert max(sizes.values()) <= 17, sizes.most_common(3)
+
+
+# Words for people: what must not be said, and what is said instead.
+BANNED = {
+    r"\bcoins?\b|\btoss(ed|es)?\b|chance (decide|has decided|made of)|after chance": (
+        "randomised response"
+    ),
+    r"\bhouses?\b": "local model",
+    r"own server|server that receives it|server they report to|organisation they report to": (
+        "your organisation, to participants; the collecting organisation, to others"
+    ),
+    r"\bmade[- ]up\b": "simulated data sets",
+    r"always sa(y|id)|says? the largest class": "the majority-class baseline",
+    r"keep (it|them|this page) inside|\bkept inside": "do not publish",
+    r"\bhold(s|ing)? the truth": "80% interval",
+    r"\bshrunk\b": "clipped",
+    r"\brehears(e|es|ed|al|als|ing)\b": "utility forecast",
+    r"\bremed(y|ies)\b": "suggestions",
+    r"assessment of the impact": "DPIA (Art. 35 GDPR)",
+}
+PROSE = [
+    file
+    for package in ("cli", "formatting", "pages", "templates")
+    for file in sorted((PACKAGE / package).rglob("*"))
+    if file.suffix in {".py", ".html", ".js", ".json", ".j2"}
+]
+CODE = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.S)  # of templates
+
+
+def prose(file: Path) -> str:
+    """What a file says to people: strings of Python, everything but code of templates."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        return CODE.sub(" ", text)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join(token.string for token in tokens if token.type == tokenize.STRING)
+
+
+@pytest.mark.parametrize("pattern", BANNED)
+def test_people_are_told_in_the_words_of_the_field(pattern: str) -> None:
+    phrase = re.compile(pattern, re.IGNORECASE)
+    lines = [
+        f"{file.name}: {line.strip()[:100]}"
+        for file in PROSE
+        for line in prose(file).splitlines()
+        if phrase.search(line)
+    ]
+    assert lines == [], f"say instead: {BANNED[pattern]}"

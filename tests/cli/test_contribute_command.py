@@ -69,7 +69,7 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     order = [asked.stderr.index(part) for part in parts]
     assert order == sorted(order)
     assert study_summary.meaning(400_000, STUDY.classes) in asked.stderr
-    assert "lets a true answer stand with 59.9%" in asked.stdout
+    assert "the true answer is kept with a chance of 59.9%" in asked.stdout
     report = decode_report(server.bodies[0])
     assert (report.epsilon, report.study) == (400_000, STUDY.hash)
     assert features_of(report).tobytes() == STUDY.encode({"age": 34, "sex": "male"}).tobytes()
@@ -351,7 +351,7 @@ def test_a_sensitive_answer_is_asked_like_the_secret_one(tmp_path: Path) -> None
         )
     assert code == 0, screen
     assert "status: how private?" in screen and "income: how private?" in screen
-    assert screen.count("chance then decides") == 2
+    assert screen.count("the device then randomises it") == 2
     assert "epsilon 1)" in screen and "epsilon 0.8)" in screen  # as chosen
 
 
@@ -366,7 +366,7 @@ def test_after_a_refusal_the_secret_question_is_not_asked_again(
     again = typed("35\n1\ny\n", "contribute", study, "--server", server.url)
     assert again.returncode == 0, again.stderr
     assert STUDY.question not in again.stderr
-    assert "Chance has decided for this record before: epsilon 0.4" in again.stderr
+    assert "This record was randomised before: epsilon 0.4" in again.stderr
     before, after = map(decode_report, server.bodies)
     assert (before.id, before.epsilon, before.label) == (after.id, after.epsilon, after.label)
     assert STUDY.decode(features_of(after)) == {"age": 35, "sex": "female"}

@@ -53,7 +53,9 @@ def test_shows_tables_and_writes_both_files(
         for name in ("released model", "without privacy")
     )  # type: ignore[index]
     assert 95 < private <= open_ < 99
-    assert re.search(r"^  own server +73\.1% +1\.00 +unprotected", out, re.MULTILINE)
+    assert re.search(
+        r"^  the collecting organisation +73\.1% +1\.00 +unprotected", out, re.MULTILINE
+    )
     assert "consensus" in out and "Simulated" in out
     assert {str(path) for path in Path("pdml-demo").iterdir()} == {
         "pdml-demo/report.html",

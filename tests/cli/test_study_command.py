@@ -319,7 +319,7 @@ def test_new_declares_what_is_typical_and_what_may_be_missing_by_options(
     assert code == 0 and "most people 45 ± 20" in told and "prefer not to say" in told
     assert "of reports, if people are as this study expects" in told
     code, out, _ = run(capsys, "study", "show", "--json")
-    shrunk = json.loads(out)["shrunk"]
+    shrunk = json.loads(out)["clipped"]
     assert 0 < shrunk["share"] < 1 and 0 < shrunk["factor"] < 1
 
 
@@ -497,7 +497,7 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
         assert words in out
     for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", study.hash):
         assert words in out
-    assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(
+    assert "counts there as much as 5.07 answers that are not randomised, at most" in " ".join(
         out.split()
     )
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
@@ -664,7 +664,7 @@ def test_show_names_what_is_randomised_and_those_against_whom_the_budget_holds(
     shown = " ".join(out.split())
     assert code == 0 and "What else is randomised?" in shown
     assert "at most epsilon 4: from even odds at most 98.2% sure" in shown  # 2 of either
-    assert "a constant, and what chance made of answers" in shown and "shrunk" not in shown
+    assert "a constant, and randomised answers" in shown and "clipped" not in shown
     for whom in ("any one of the other servers", "all other servers together"):
         assert f"at every server {whom} can learn of {EVERYTHING}: epsilon" in shown
         assert f"at every server {whom} can learn of the answer to “status”: epsilon" in shown

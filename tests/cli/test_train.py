@@ -87,7 +87,9 @@ def test_writes_a_model_and_a_report_and_says_what_was_spent(
         and "on 100 records that were not trained on" in out
     )
     assert re.search(r"^  released model +[\d.]+%$", out, re.MULTILINE)
-    assert re.search(r"^  own server +73\.1% +1\.00 +unprotected", out, re.MULTILINE)
+    assert re.search(
+        r"^  the collecting organisation +73\.1% +1\.00 +unprotected", out, re.MULTILINE
+    )
     assert out.splitlines()[-2:] == ["report  report.html", "model   model.json"]
     model = load_model("model.json")
     assert model.label == "diagnosis" and model.classes == ("no", "yes")
@@ -97,7 +99,9 @@ def test_writes_a_model_and_a_report_and_says_what_was_spent(
     assert model.provenance["pdml_version"]
     told = " ".join(out.split())
     assert re.search(r"\d+ of 300 records were longer than the norm bound 1 ", told)
-    assert told.count("so that no file holds it: keep it inside") == 2  # accuracy, and that count
+    assert (
+        told.count("so that no file holds it: do not publish it") == 2
+    )  # accuracy, and that count
     assert (
         "seed" not in Path("model.json").read_text()
         and ">seed<" not in Path("report.html").read_text()

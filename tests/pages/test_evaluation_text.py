@@ -52,11 +52,11 @@ def shown(evaluation, **more) -> str:
 
 def test_the_page_shows_every_figure_beside_the_accuracy():
     text = shown(EXACT)
-    assert cards(text)["Majority class"][0] == "60.0%"
+    assert cards(text)["Majority-class baseline"][0] == "60.0%"
     bigs = [e[2] for e in Tree(text).classed("big")]
     assert {"0.912", "3.2%", "0.345"} <= set(bigs)
     rows = [cell[2] for cell in Tree(text).all("td", "th")]
-    assert {"said no", "said yes <b>", "50", "35", "83.3%", "87.5%"} <= set(rows)
+    assert {"predicted no", "predicted yes <b>", "50", "35", "83.3%", "87.5%"} <= set(rows)
     assert "Does it know how sure it may be?" in text
     desc = next(e for e in Tree(text).elements if e[1].get("id") == "reliability-desc")
     assert "where it is about 62.0% sure, 60.0% are right" in desc[2]
@@ -73,10 +73,13 @@ def test_noisy_figures_come_with_their_intervals_and_their_noise():
 def test_a_model_that_guesses_is_called_one():
     poor = replace(EXACT, confusion=np.array([[60, 0], [40, 0]]))
     view = Assessment(evaluation=poor)
-    assert "no better than guessing: always saying no is right in 60.0%" in view.verdict
+    assert "majority-class baseline: predicting no for everybody is right in 60.0%" in view.verdict
     assert Assessment(evaluation=EXACT).verdict == "" == Assessment(evaluation=NOISY).verdict
     text = render(replace(PAGE, doubts=(view.verdict,)))
-    assert "The model may be of no use." in text and "no better than guessing" in text
+    assert (
+        "The model may be of no use." in text
+        and "no better than the majority-class baseline" in text
+    )
 
 
 def test_many_classes_are_listed_by_their_recall():
@@ -100,7 +103,7 @@ def test_an_evaluation_has_a_page_of_its_own():
     exact = render(evaluation_page(MODEL, EXACT, source="others.csv"))
     inert(exact)
     assert (
-        f"Keep this page inside.</strong> {KEEP}" in exact
+        f"Do not publish this page.</strong> {KEEP}" in exact
         and "assume that everybody can learn everything" in exact
     )
     lines = privacy_charge(MODEL, NOISY, same_people=False)

@@ -155,9 +155,9 @@ def test_every_number_of_the_summary_is_the_input():
         "Accuracy of the released model": ("97.4%", 0.97439),
         "Accuracy without privacy": ("97.7%", 0.97712),
         "Largest distance between models": ("0.123", PAGE.history.consensus[-1]),
-        "Label, against the server that receives it": ("ε = 1.00", 1.0),
+        "Label, against the collecting organisation": ("ε = 1.00", 1.0),
         "Label, against all other servers together": ("ε = 0.325", 0.32475738),
-        "Features, against the server that receives it": ("no protection", None),
+        "Features, against the collecting organisation": ("no protection", None),
         "Features, against all other servers together": ("ε = 16.7", 16.714),
     }
     assert "the released model loses 0.3 percentage points" in render(PAGE)

@@ -169,7 +169,7 @@ def test_version_1_leaves_no_trace() -> None:
     before = Study.from_text(TEXT)
     assert Study.from_text(TEXT + "\n[encoder]\nversion = 1\n").hash == before.hash
     assert "encoder" not in json.loads(before.canonical())
-    assert facts(before)["shrunk"] is None
+    assert facts(before)["clipped"] is None
 
 
 @pytest.mark.parametrize(

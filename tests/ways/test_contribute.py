@@ -64,7 +64,7 @@ def test_two_people_answer_in_the_terminal_and_one_withdraws(walk: Walk) -> None
     state = walk.folder / ".local" / "state" / "pdml"
 
     told = answer(walk, second, 23)  # another invitation is another person
-    assert "Chance has decided" not in told and "has left before" not in told
+    assert "was randomised before" not in told and "has left before" not in told
     assert mine["receipt"]["id"] not in told and mine["code"] not in told
     assert count(walk, "reports") == 2 and len(list(state.iterdir())) == 2
 

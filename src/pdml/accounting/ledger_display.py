@@ -8,8 +8,8 @@ from pdml.accounting.ledger_row import LedgerRow
 from pdml.formatting.notebook import Sheet
 
 COLUMNS = ("data", "against", "epsilon", "delta", "how sure they can be")
-_WHOM = {
-    "own server": "the server that receives it",
+ADVERSARY_NAMES = {
+    "own server": "the collecting organisation",
     "other servers": "all other servers together",
     "own and others together": "all servers together",
 }
@@ -35,7 +35,7 @@ def frame(lines: Iterable[LedgerRow]) -> Any:
 
 def _cells(line: LedgerRow) -> tuple[str, ...]:
     k = line.colluding
-    whom = _WHOM[line.adversary]
+    whom = ADVERSARY_NAMES[line.adversary]
     if k is not None:
         whom = f"any {k} other server{'' if k == 1 else 's'}" + (" together" if k > 1 else "")
     if isinf(line.epsilon):

@@ -53,11 +53,12 @@ def _main(
         bool, flag("--traceback", "Show where an error came from (or set PDML_TRACEBACK=1).")
     ] = False,
 ) -> None:
-    """Machine learning from sensitive answers, without a server that everybody must trust.
+    """Train one model from sensitive answers, without a server that everybody must trust.
 
-    People's answers to sensitive questions are randomised on their own devices; their other answers
-    reach the server they report to as they are. Servers that do not trust each other then train one
-    model together.
+    People's sensitive answers are randomised on their own devices (local differential privacy);
+    their other answers reach the collecting organisation as they are, unless the study lets devices
+    randomise these, too. Organisations that do not trust each other then train one model together
+    (federated learning).
 
     \b
     See it work:      pdml demo

@@ -86,7 +86,7 @@ _RECORDS = "Records per server: one number for all, or one each."
 _WIDTH = "Columns after encoding, without the constant one.  [required without --like]"
 Links = Annotated[int | None, option(_LINKS, panel=PRIVACY)]
 Topology = Annotated[str, option(_TOPOLOGY, panel=PRIVACY)]
-NormBound = Annotated[float, option("Longer records are shrunk to this length.", panel=PRIVACY)]
+NormBound = Annotated[float, option("Longer records are clipped to this length.", panel=PRIVACY)]
 Records = Annotated[str, option(_RECORDS, "M or M,M,...")]
 Servers = Annotated[int, option("How many servers train together.")]
 Width = Annotated[int, option(_WIDTH)]

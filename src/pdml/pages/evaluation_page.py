@@ -1,4 +1,4 @@
-"""The page of an evaluation: of figures without noise, which stay inside, or of counts with it."""
+"""The page of an evaluation: of exact figures, not to be published, or of counts with noise."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any

@@ -55,8 +55,9 @@ class Assessment:
         if reached > self.evaluation.majority:
             return ""
         return (
-            f"The model is no better than guessing: always saying {self.evaluation.majority_class} "
-            f"is right in {numbers.percent(self.evaluation.majority)} of these records."
+            "The model is no better than the majority-class baseline: predicting "
+            f"{self.evaluation.majority_class} for everybody is right in "
+            f"{numbers.percent(self.evaluation.majority)} of these records."
         )
 
     @property
@@ -67,9 +68,11 @@ class Assessment:
     @property
     def majority(self) -> Fact:
         """What an accuracy is to be held against."""
-        always = f"always saying {self.evaluation.majority_class}"
+        baseline = f"predicting {self.evaluation.majority_class} for everybody"
         about = "about " if self.noisy else ""
-        return Fact("Majority class", about + numbers.percent(self.evaluation.majority), always)
+        return Fact(
+            "Majority-class baseline", about + numbers.percent(self.evaluation.majority), baseline
+        )
 
     def facts(self) -> Iterator[Fact]:
         """The figures in the order in which people ask for them."""
@@ -109,7 +112,9 @@ class Assessment:
     @property
     def columns(self) -> list[tuple[str, str]]:
         """Of the matrix: name and style."""
-        predictions = [] if self._folded else [f"said {name}" for name in self.evaluation.classes]
+        predictions = (
+            [] if self._folded else [f"predicted {name}" for name in self.evaluation.classes]
+        )
         return [("True class", ""), *((name, "number") for name in [*predictions, "Recall"])]
 
     def rows(self) -> Iterator[tuple[str, list[str], str, str]]:
@@ -169,7 +174,7 @@ def _share(value: "float | Estimate") -> str:
 def _interval(value: "float | Estimate") -> str:
     """In words; "" of a figure without noise."""
     ends = _ends(value)
-    return f"{ends}: {LEVEL:.0%} of such intervals hold the truth" if ends else ""
+    return f"{ends}, a {LEVEL:.0%} interval" if ends else ""
 
 
 def _ends(value: "float | Estimate") -> str:

@@ -3,7 +3,10 @@
 from math import isinf
 
 from pdml.accounting import LedgerRow
+from pdml.accounting.ledger_display import ADVERSARY_NAMES
 from pdml.formatting import numbers
+
+__all__ = ["ADVERSARY_NAMES", "HARDLY", "sure"]
 
 HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing
 

@@ -38,7 +38,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Around `likely`, cut to what can be: wherever share ± 1.96 errors holds the truth, this
+        """Around `likely`, cut to what can be: wherever share ± 1.96 errors covers the truth, this
         does too.
         """
         far = _SPAN * self.error + self.grain

@@ -68,7 +68,7 @@ class Field:
 
     @property
     def randomised(self) -> bool:
-        """Whether chance decided in the study what was reported."""
+        """Whether the study's devices randomised it."""
         return "epsilon" in self.attribute
 
 

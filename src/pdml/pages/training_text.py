@@ -73,7 +73,7 @@ def table_lead(trained: "TrainingResult") -> str:
 
 
 def assess(trained: "TrainingResult") -> Assessment | None:
-    """How well it predicts, if it was measured: to be kept inside where the records are
+    """How well it predicts, if it was measured: not to be published where the records are
     somebody's.
     """
     if trained.evaluation is None:

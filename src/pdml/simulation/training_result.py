@@ -16,7 +16,7 @@ from pdml.model.model import Model
 from pdml.numerics.sums.expected_accuracy import Expectation
 from pdml.simulation.simulation import Simulation
 
-INSIDE = "computed from records without noise, so that no file holds it: keep it inside"
+INSIDE = "computed from records without noise, so that no file holds it: do not publish it"
 PAGE_LEAK = "the page shows figures computed from records without noise: keep it inside"
 _TABLE = ("classes", "encoder", "feature_names", "label")  # what a table adds to a model
 # What of `Trained.summary` is computed from records without noise.

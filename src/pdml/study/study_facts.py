@@ -31,7 +31,9 @@ def facts(study: Study) -> dict[str, Any]:
     return {
         "hash": study.hash,
         "width": study.width,
-        "shrunk": forecast_clipping(study.encoder).to_dict() if study.encoder.version > 1 else None,
+        "clipped": forecast_clipping(study.encoder).to_dict()
+        if study.encoder.version > 1
+        else None,
         "menu": [
             {
                 "epsilon": epsilon,

@@ -326,12 +326,14 @@ def print_reasons(lines: "Iterable[LedgerRow]") -> None:
 
 def _adversaries(lines: "Iterable[LedgerRow]") -> "dict[str, list[LedgerRow]]":
     """Lines by adversary, in words and in the order in which they come."""
+    from pdml.accounting.ledger_display import ADVERSARY_NAMES
+
     ledger_rows = list(lines)
     most = max((line.colluding or 0 for line in ledger_rows), default=0)
     by_adversary: dict[str, list[LedgerRow]] = {}
     for line in ledger_rows:
         k = line.colluding
-        who = numbers.coalition(k, all_others=k == most) if k else line.adversary
+        who = numbers.coalition(k, all_others=k == most) if k else ADVERSARY_NAMES[line.adversary]
         by_adversary.setdefault(who, []).append(line)
     return by_adversary
 

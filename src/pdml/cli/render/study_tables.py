@@ -14,8 +14,8 @@ from pdml.study import Study, Wording, participant_notice, readable, study_summa
 
 MOST_ROWS = 40
 _CHANCE = (
-    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not "
-    "be the true one. Whoever leaned towards an answer before can become surer than the table "
+    "Your device randomises your answer, once, before it is sent: what is sent may or may not be "
+    "the true one. Whoever leaned towards an answer before can become surer than the table "
     "says; what is sent multiplies the odds between two answers by at most e^epsilon."
 )
 
@@ -43,13 +43,11 @@ def print_study(study: Study, facts: dict[str, Any]) -> None:
             _questions(study, study.encoder.sensitive),
             *_together(study),
         )
-    heading = "What can the own server read?"
+    heading = "What can the collecting organisation read?"
     if study.encoder.clear:
         console.print_table(heading, _questions(study, study.encoder.clear), *_sent(study, facts))
     else:
-        content = (
-            f"A report holds {study.width} numbers: a constant, and what chance made of answers."
-        )
+        content = f"A report holds {study.width} numbers: a constant, and randomised answers."
         console.print_text("", (heading, console.HEADING), content)
     members = [
         (server.name, server.url, ", ".join(study.neighbours(server.name)))
@@ -92,11 +90,11 @@ def _question(study: Study, attribute: Attribute) -> str:
 
 
 def _together(study: Study) -> list[str]:
-    """What everybody who sees a report can learn of all answers that chance decides."""
+    """What everybody who sees a report can learn of all randomised answers."""
     menus = [attribute.epsilon.menu for attribute in study.encoder.sensitive if attribute.epsilon]
     most = study.menu[-1] + sum(menu[-1] for menu in menus)
     return [
-        "Chance decides each of them by itself. "
+        "Each of them is randomised by itself. "
         f"Of {study_summary.SUBJECTS[randomized_attributes.TOGETHER]} a "
         f"report tells at most the sum of the epsilons that you choose, at most epsilon {most:g}: "
         f"from even odds at most {numbers.certainty(float(expit(most)))} sure."
@@ -115,22 +113,22 @@ def _default(study: Study, epsilon: float) -> str:
 
 def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
     """What a report holds, and how long it is."""
-    if facts["shrunk"] is None:
+    if facts["clipped"] is None:
         return [
-            f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to "
+            f"A report holds {study.width} numbers: these, a constant, and the whole clipped to "
             "length 1."
         ]
-    share, factor = (f"{facts['shrunk'][key]:.0%}" for key in ("share", "factor"))
+    share, factor = (f"{facts['clipped'][key]:.0%}" for key in ("share", "factor"))
     additions = [
         f"Devices add to them: {feature_map}."
         for feature_map in map(readable.of_map, study.encoder.maps)
     ]
-    sensitive_part = ", what chance made of the randomised ones," if study.encoder.sensitive else ""
+    sensitive_part = ", the randomised ones," if study.encoder.sensitive else ""
     return [
         *additions,
         f"A report holds {study.width} numbers: these{sensitive_part} and a constant. What is "
         "longer than "
-        f"1 is shrunk to it: {share} of reports, if people are as this study expects, and half of "
+        f"1 is clipped to it: {share} of reports, if people are as this study expects, and half of "
         f"those to less than {factor} of their length.",
     ]
 
@@ -149,9 +147,8 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
     weight = facts["influence"]["weight"]
     return [
         f"A server trains with {study.min_records:,} reports or more.",
-        f"One report, even a forged one, counts there as much as {weight:.3g} answers that "
-        "chance has not "
-        f"touched, at most (with epsilon {study.menu[0]:g}).",
+        f"One report, even a forged one, counts there as much as {weight:.3g} answers "
+        f"that are not randomised, at most (with epsilon {study.menu[0]:g}).",
     ]
 
 

@@ -43,7 +43,7 @@ def comparison_rows(trained: "TrainingResult") -> list[tuple[str, float | None]]
     if evaluation is None:
         return []
     rows: list[tuple[str, float | None]] = [("released model", evaluation.accuracy)]
-    rows.append((f"always saying {evaluation.majority_class}", evaluation.majority))
+    rows.append((f"majority-class baseline ({evaluation.majority_class})", evaluation.majority))
     if trained.reference_accuracy is not None:
         rows.append((WITHOUT, trained.reference_accuracy))
     return rows
@@ -66,5 +66,5 @@ def _inside(trained: "TrainingResult") -> list[str]:
     usual = ", as typical ones are where inputs are declared" if fitted.declared else ""
     return [
         f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
-        f"{fitted.norm_bound:g}{bias} and shrunk to it{usual}; this count is {INSIDE}."
+        f"{fitted.norm_bound:g}{bias} and clipped to it{usual}; this count is {INSIDE}."
     ]

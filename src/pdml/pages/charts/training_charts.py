@@ -153,7 +153,7 @@ def risk_figure(risk: Sequence[float], reference: float | None) -> Figure:
         name="risk",
         heading="Is the model learning?",
         warning="Covered by no guarantee:",
-        caption="computed from the records without noise, to be kept inside the servers.",
+        caption="computed from the records without noise: do not publish this page.",
         words=words,
     )
 

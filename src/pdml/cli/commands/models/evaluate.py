@@ -41,7 +41,7 @@ def evaluate(
     """Measure a model on records whose true labels are known.
 
     Accuracy beside the majority class, recall of each class, AUC, calibration and the confusion
-    matrix. On private records these figures are themselves a release: keep them inside, or let
+    matrix. On private records these figures are themselves a release: do not publish them, or let
     --private-evaluation count with noise from the operating system's entropy. Each such call
     releases once more.
 

@@ -121,11 +121,11 @@ def answer_study(
     ] = False,
     as_json: Annotated[bool, flag("--json", "Print one JSON object.")] = False,
 ) -> None:
-    """Answer a study from this device: chance decides here what is reported.
+    """Answer a study from this device, which randomises sensitive answers.
 
-    That may or may not be the true answer, and what is stored here says no
-    more about it than the report does. Chance decides once for each record:
-    running the command again repeats its decision, and a report that has
+    What is reported may or may not be the true answer, and what is stored
+    here says no more about it than the report does. Each record is randomised
+    once: running the command again repeats the outcome, and a report that has
     left goes out again as it is, which counts once.
 
     \b
@@ -204,7 +204,7 @@ def withdraw(
 
     The service erases everything of it but its number, which stays refused. What only this device
     or the receipt knows shows that the report is yours. This device then forgets it too, but for
-    that it was withdrawn: chance does not decide again. Without a receipt a report with an
+    that it was withdrawn: nothing is randomised again. Without a receipt a report with an
     invitation needs its --token.
 
     \b
@@ -257,7 +257,7 @@ def _send_report(
     if not as_json:
         _show(contribution, preview, preset.texts)
         if not yes and not console.confirm("Send this?"):
-            raise NotDelivered("Nothing was sent. Chance does not decide again.")
+            raise NotDelivered("Nothing was sent. Your answers are not randomised again.")
     with console.working("Sending"):
         receipt = contribution.send(preview)
     kept = contribution.receipt()
@@ -298,7 +298,7 @@ def _prepare_report(
     if memo is not None:
         class_name = preset.texts.classes[memo.label]
         decision = f"epsilon {memo.epsilon / 1e6:g}, and {class_name!r} is reported"
-        tell(f"Chance has decided for this record before: {decision}.")
+        tell(f"This record was randomised before: {decision}.")
         tell("The secret question is not asked again.")
         return contribution.prepare(answers, agreed=agreed)
     micro_epsilon = asking.ask_epsilon(study, preset)
@@ -316,12 +316,12 @@ def _show(contribution: "Contribution", preview: "Preview", texts: "Texts") -> N
     maps = "; ".join(map(readable.of_map, study.encoder.maps))
     answers = {name: readable.answer(value) for name, value in preview.answers.items()}
     for name, epsilon in preview.answer_epsilons.items():
-        answers[name] += f"  (after chance, epsilon {epsilon:g})"
+        answers[name] += f"  (randomised, epsilon {epsilon:g})"
     facts = {
         **answers,
         **({"made of these": maps} if maps else {}),
-        texts.question: f"{texts.classes[preview.report.label]}  (after chance, which lets a true "
-        f"answer stand with {kept})",
+        texts.question: f"{texts.classes[preview.report.label]}  (randomised: the true answer "
+        f"is kept with a chance of {kept})",
         "epsilon": f"{preview.epsilon:g}",
         "report number": preview.report.id,
         **(

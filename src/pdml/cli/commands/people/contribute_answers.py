@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pdml.study.translations import Question, Texts
 
 
-_THEN = "chance then decides what is reported, once; nothing remembers what you chose"
+_THEN = "the device then randomises it, once; nothing remembers what you chose"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def complete_answers(
     study: "Study", preset: PresetAnswers, *, skip_sensitive: bool
 ) -> "dict[str, float | str | None]":
     """All answers: those that are there, and the others asked for; ``skip_sensitive``: but for
-    sensitive ones, for which chance has decided.
+    sensitive ones, which are randomised already.
     """
     wanted = study.encoder.clear if skip_sensitive else study.attributes
     both = zip(study.attributes, preset.texts.attributes, strict=True)
@@ -212,7 +212,7 @@ def _choose_epsilon(question: str, menu: "tuple[int, ...]", choices: "tuple[str,
 
 
 def ask_label(preset: PresetAnswers) -> int:
-    """The true class. After it chance decides, and it cannot be changed: nothing remembers it."""
+    """The true class, which is then randomised and cannot be changed: nothing remembers it."""
     if preset.label is not None:
         return preset.label
     return _choose(f"{preset.texts.question} ({_THEN})", preset.texts.classes, hidden=True)

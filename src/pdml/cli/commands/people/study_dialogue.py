@@ -120,7 +120,10 @@ def ask_attributes(error: "UndeclaredColumns") -> "tuple[Attribute, ...]":
 
 
 def _attributes() -> "tuple[Attribute, ...]":
-    typer.echo("Attributes: what the model predicts from. The own server can read them.", err=True)
+    typer.echo(
+        "Attributes: what the model predicts from. The collecting organisation can read them.",
+        err=True,
+    )
     attributes: dict[str, Attribute] = {}
     while True:
         prompt = "Name of an attribute" + (" (empty: no more)" if attributes else "")

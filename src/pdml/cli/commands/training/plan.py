@@ -69,11 +69,11 @@ def plan(
 ) -> None:
     """Find the training that loses the least accuracy within a privacy budget.
 
-    No record is needed: the plan follows from sizes, and from made-up populations or public records
+    No record is needed: the plan follows from sizes, and from simulated data sets or public records
     like yours. Whether joining is expected to pay at all is said before anybody releases anything.
 
     For a study everybody is expected to choose what its menus suggest, and randomised answers are
-    rehearsed as they will be reported. Noise is planned for the whole menu of the label.
+    forecast as they will be reported. Noise is planned for the whole menu of the label.
 
     \b
     Example:
@@ -148,7 +148,7 @@ def plan(
         target_result = {"epsilon": reached.epsilon, "accuracy": reached.accuracy}
         target_result["target_accuracy"] = target_accuracy
     else:
-        with console.progress("Rehearsing", "step") as progress:
+        with console.progress("Forecasting", "step") as progress:
             proposal = propose(
                 budget,
                 consortium.sizes,
@@ -182,7 +182,7 @@ def _for_study(
     if study.budget is not None:
         options.refuse_options(limits, ": the study has a budget of its own")
     need_label(like, label)
-    with console.progress("Rehearsing", "step") as progress:
+    with console.progress("Forecasting", "step") as progress:
         proposal = propose_for(
             study,
             parse_record_counts(records, len(study.servers)),
@@ -253,7 +253,7 @@ _CANDIDATES = {
     "sums": "all servers, by one exchange of sums",
     "rounds": "all servers, in rounds",
     "alone": "a server with its own reports",
-    "majority": "whoever says the largest class",
+    "majority": "the majority-class baseline",
 }
 
 

@@ -162,7 +162,7 @@ def write_result(ended: "JobResult", out: Path, *, as_json: bool) -> None:
         raise EngineError(f"job {job} has no model: {ended.problem}; what was signed is in {out}")
     files = {"report": out / PAGE, "model": out / MODEL, "result": out}
     if (local_model := ended.home.local_model_path(result.contract.job)).exists():
-        files["house"] = local_model
+        files["local model"] = local_model
     _print_outcome(result.study, result.outcome, ended.model, "nodes", files, as_json)
 
 
@@ -199,8 +199,10 @@ def _print_outcome(
         console.print_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
         console.print_text("", *notes_of(outcome))
         console.print_files(files)
-        if "house" in files:
-            console.print_text("", "house.json is made of your exact sums: it is not to be shared.")
+        if "local model" in files:
+            console.print_text(
+                "", "The local model is made of your exact sums: it is not to be shared."
+            )
 
     paths = {"engine": engine, "files": {name: str(path) for name, path in files.items()}}
     console.print_result(as_json, outcome.summary(model) | paths, show)
