@@ -137,10 +137,10 @@ def author_way():
                 for i in range(n)
             ]
             for i, server in enumerate(run.servers):
-                where = {"degree": server.place.degree, "penalty": plan.penalty}
+                where = {"degree": server.spec.degree, "penalty": plan.penalty}
                 dual[i] = steps.dual_step(dual[i], sent[i], heard[i], **where)
                 b = steps.primal_target(linear[i], dual[i], sent[i], heard[i], **where)[0]
-                ridge, m = plan.ridge(server.place.degree, n), server.place.records
+                ridge, m = plan.ridge(server.spec.degree, n), server.spec.records
 
                 def objective(w, matrix=server.matrix, b=b, ridge=ridge, m=m):
                     z = matrix @ w
@@ -150,7 +150,7 @@ def author_way():
                 tight = {
                     "maxiter": 10_000,
                     "maxfun": 20_000,
-                    "gtol": plan.tolerance_for(server.place) / np.sqrt(len(b)),
+                    "gtol": plan.tolerance_for(server.spec) / np.sqrt(len(b)),
                     "ftol": 0,
                 }
                 point[i] = scipy.optimize.minimize(

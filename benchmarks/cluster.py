@@ -19,6 +19,7 @@ from rich.table import Table
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine, ray_engine
 from pdml.training.engines.cluster import connected
@@ -31,12 +32,12 @@ PLAN = TrainingPlan(rounds=20)
 def problem(n):
     rng = np.random.default_rng(n)
     graph = Graph.random(n, round(1.3 * n), rng)
-    servers = []
+    servers, terms = [], TrainingTerms.over(graph, RowSpec(width=WIDTH))
     for i in range(n):
         x = rng.standard_normal((RECORDS, WIDTH))
         x /= np.linalg.norm(x, axis=1, keepdims=True) * (1 + 1e-9)
         codes = labels.codes(rng.integers(2, size=RECORDS), 1.0, 2)
-        servers.append(Server.of(graph, i, x, codes, epsilons=(1.0,)))
+        servers.append(Server(terms.server_spec(i, records=RECORDS, epsilons=(1.0,)), x, codes))
     return graph, local_engine.Run(PLAN, servers, Simulated(1))
 
 

@@ -188,8 +188,8 @@ class Way:
 def noise(records, servers):
     """Of the total, by the ledger."""
     sizes = Sizes(records=(records // servers,) * servers, width=20, epsilon=EPSILON)
-    plan = calibrate(BUDGET, sizes.place(Graph.ring(servers), 0), SHARE)
-    return plan.noise_of_total(sizes.apart(0))
+    plan = calibrate(BUDGET, sizes.server_spec(0, Graph.ring(servers)), SHARE)
+    return plan.noise_of_total(sizes.server_spec(0))
 
 
 def accuracy(x, table, seed, constant=0.0):

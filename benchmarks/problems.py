@@ -10,6 +10,7 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import adult
 from pdml.training.engines import local_engine
@@ -57,14 +58,13 @@ def federation(x, y, n=10, *, relative=None, seed=0, plan=HARD):
     reported = flip_labels(y, np.full(len(y), EPSILON), 2, source.stream(LABELS))
     codes = labels.codes(reported, EPSILON, 2)
     size = len(y) // n
+    terms = TrainingTerms.over(graph, RowSpec(width=x.shape[1]))
     servers = [
-        Server.of(
-            graph,
-            i,
+        Server(
+            terms.server_spec(i, records=size, epsilons=(EPSILON,)),
             rows.take(x, i * size, (i + 1) * size),
             codes[i * size : (i + 1) * size],
-            epsilons=(EPSILON,),
-            pooled=x,
+            x,
         )
         for i in range(n)
     ]

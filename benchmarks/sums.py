@@ -46,8 +46,8 @@ def many(count):
 def exchanged(problem):
     """From dealt records to the model: sums, secure noise, total, weights."""
     run = local_engine.Run(PLAN, problem.run.servers, Secure())
-    place = problem.run.servers[0].place
-    return lambda: sums_fit.weights(local_engine.exchange(run).total, PLAN, place, intercept=False)
+    spec = problem.run.servers[0].spec
+    return lambda: sums_fit.weights(local_engine.exchange(run).total, PLAN, spec, intercept=False)
 
 
 def sums_speed():

@@ -22,8 +22,8 @@ from pdml.consortium.verification import verify_result
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.exact_gaussian import round_to_grid
 from pdml.node.crypto.signing import Identity
-from pdml.node.job import training_data
 from pdml.node.protocol import signed_statement, wire_messages
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm.graph import build
 from pdml.pages.result_page import result_page
 from pdml.planning.training_plan import TrainingPlan
@@ -81,7 +81,9 @@ def statements(study, contract, identities):
             )
             for peer in contract.neighbours(name)
         ]
-        events = contract.plan.events(contract.place(name, records=RECORDS, epsilons=(1.0,)))
+        events = contract.plan.events(
+            contract.training.server_spec(contract.index(name), records=RECORDS, epsilons=(1.0,))
+        )
         said = signed_statement.Statement(
             terms=contract.digest,
             study=contract.study,
@@ -107,7 +109,7 @@ def statements(study, contract, identities):
 def measure(n, folder):
     identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
     study = study_of(identities)
-    contract = training_data.make_job_terms(study, study.plan, "job")
+    contract = JobTerms.for_study(study, study.plan, "job")
     result = assemble(study, contract, statements(study, contract, identities))
     assembling = processor(lambda: write_result(folder, result, result_page))
     found = verify_result(folder, page=result_page)

@@ -31,9 +31,9 @@ from pdml.formats import Format
 from pdml.node.crypto import signing as node_identity
 from pdml.node.crypto.hpke import Sealer, SealingKey
 from pdml.node.crypto.public_card import Card
-from pdml.node.job import training_data
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.control_db import DESK, ControlDatabase
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
@@ -67,7 +67,7 @@ def contract(kind=""):
     plan = {".sums": SUMS, ".masked": MASKED}.get(kind, study.plan)
     assert plan is not None
     study = replace(study, plan=plan)
-    return study, training_data.make_job_terms(study, plan, "job-1")
+    return study, JobTerms.for_study(study, plan, "job-1")
 
 
 def raised(data: bytes, was: int) -> bytes:

@@ -10,6 +10,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from fitting import has_variance
+from servers import make_server
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.events import LabelFlipped, SumsReleased
@@ -41,7 +42,7 @@ def servers(first: tuple[tuple[float, float], int]) -> list[Server]:
         if i == 0:
             x[0], said[0] = first
         codes = labels.codes(said, 1.0, 2)
-        found.append(Server.of(graph, i, x, codes, epsilons=[1.0], classes=2))
+        found.append(make_server(graph, i, x, codes, epsilons=[1.0], classes=2))
     return found
 
 
@@ -77,7 +78,7 @@ OTHERS = {
 
 
 def ledger(members: list[Server]) -> Ledger:
-    return Ledger(tuple((m.place.flip(), *PLAN.events(m.place)) for m in members))
+    return Ledger(tuple((m.spec.flip(), *PLAN.events(m.spec)) for m in members))
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.5])
@@ -89,7 +90,7 @@ def test_a_coalition_sees_what_its_line_says(k, noise):
     """
     coalition = range(N - k, N)
     members, source = servers(RECORD), source_named("secure")
-    event = PLAN.events(members[0].place)[0]
+    event = PLAN.events(members[0].spec)[0]
     honest = sqrt(N - k)
     scale = honest * np.array(
         [event.label_stddev] * WIDTH
@@ -147,24 +148,24 @@ def test_nothing_but_a_total_hides_from_one_server():
     rounds = TrainingPlan(rounds=3)
     alone = TrainingPlan(method="sums")
     for plan in (rounds, alone):
-        book = Ledger(tuple((flip, *plan.events(m.place)) for m in servers(RECORD)))
+        book = Ledger(tuple((flip, *plan.events(m.spec)) for m in servers(RECORD)))
         assert not book.masked and "coalitions" not in book.to_dict()
         for data in ("label", "features"):
             lines = book.coalitions(data)
             assert len(lines) == N - 1
             assert {line.epsilon for line in lines} == {book.line(data, "other servers").epsilon}
-    assert Ledger((tuple(rounds.events(servers(RECORD)[0].place)),)).coalitions("label") == []
+    assert Ledger((tuple(rounds.events(servers(RECORD)[0].spec)),)).coalitions("label") == []
 
 
 def test_one_server_knows_every_coalition_of_its_total():
     """A node has the events of its own data set only; the total's size stands in them."""
     member = servers(RECORD)[0]
-    book = Ledger(((member.place.flip(), *PLAN.events(member.place)),))
+    book = Ledger(((member.spec.flip(), *PLAN.events(member.spec)),))
     assert len(book.coalitions("features")) == N - 1
-    mixed = Ledger(((*book.events[0], *TrainingPlan(rounds=2).events(member.place)),))
+    mixed = Ledger(((*book.events[0], *TrainingPlan(rounds=2).events(member.spec)),))
     least = mixed.coalitions("features")[0].epsilon
     assert least > book.coalitions("features")[0].epsilon
-    assert least >= Ledger((TrainingPlan(rounds=2).events(member.place),)).line(
+    assert least >= Ledger((TrainingPlan(rounds=2).events(member.spec),)).line(
         "features", "other servers"
     ).epsilon * (1 - 1e-9)
 
@@ -187,7 +188,7 @@ def test_people_see_one_half_all_and_whom_the_plan_speaks_of():
     assert representative_coalition_sizes(1, 3) == [1] and representative_coalition_sizes(
         2
     ) == representative_coalition_sizes(2, 0) == [1, 2]
-    book = Ledger((tuple(PLAN.events(servers(RECORD)[0].place)),))
+    book = Ledger((tuple(PLAN.events(servers(RECORD)[0].spec)),))
     shown = book.overview(2)
     assert [line.colluding for line in shown if line.adversary == "other servers"] == [
         *representative_coalition_sizes(N - 1, 2)
@@ -195,5 +196,5 @@ def test_people_see_one_half_all_and_whom_the_plan_speaks_of():
     for line in shown:
         assert line == book.line(line.data, line.adversary, colluding=line.colluding)
     open_ones = replace(PLAN, colluding=None)
-    plain = Ledger((tuple(open_ones.events(servers(RECORD)[0].place)),))
+    plain = Ledger((tuple(open_ones.events(servers(RECORD)[0].spec)),))
     assert plain.overview(2) == plain.lines()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
+from servers import make_server
 
 from pdml.accounting import profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
@@ -29,7 +30,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import binary_loss
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.server import Node, NodeState, Server
+from pdml.training.server import Node, NodeState
 
 DELTA = 1e-6
 
@@ -552,7 +553,7 @@ def test_a_real_server_stays_within_its_planned_sensitivities(
     new_y = np.array([(y[0] + 1) % classes, *y[1:]])
 
     def released(x, y):
-        server = Server.of(
+        server = make_server(
             Graph.complete(3),
             0,
             x,

@@ -167,7 +167,7 @@ def test_something_without_noise_sent_along(monkeypatch, what):
         after, released = real(self, state, heard)
         self.solver.solve = solve
         point = seen[0][0][0]
-        dual = after.dual + self.plan.penalty * (self.server.place.degree * point - sum(heard))
+        dual = after.dual + self.plan.penalty * (self.server.spec.degree * point - sum(heard))
         return after, np.vstack([released, point if what == "iterate" else dual])
 
     monkeypatch.setattr(Node, "step", step)

@@ -84,7 +84,7 @@ def test_the_noise_of_another_server(monkeypatch):
 
     def init(self, server, plan, source, **others):
         real(self, server, plan, source, **others)
-        self._noise = plan.iterates(0, server.place.n_servers)
+        self._noise = plan.iterates(0, server.spec.n_servers)
 
     monkeypatch.setattr(Node, "__init__", init)
     assert not width(THETA).passed

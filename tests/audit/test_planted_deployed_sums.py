@@ -42,7 +42,7 @@ def test_the_second_node_adds_no_noise(monkeypatch):
 
     def released(own, server, plan, source):
         quiet = replace(plan, label_noise=0.0, square_noise=0.0)
-        return real(own, server, quiet if server.place.server else plan, source)
+        return real(own, server, quiet if server.spec.server else plan, source)
 
     monkeypatch.setattr(sums_release, "release_sums", released)
     assert NOISE in violated(4 * FEW)  # half the variance is seen later than half the deviation

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from running import run
 
+from pdml.node.protocol.job_terms import JobTerms
+
 pytest.importorskip("nats")
 pytest.importorskip("cryptography")
 
-from pdml.node.job import training_data
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage import control_db
 from pdml.node.storage.node_dir import NodeDirectory
@@ -157,7 +158,7 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
 def waiting(kit, job="first"):
     """An offer of bob that alice's operator is asked about."""
     site, study = NodeDirectory.open(Path(kit)), NodeDirectory.open(Path(kit)).checked_study()
-    contract = training_data.make_job_terms(study, study.plan, job)
+    contract = JobTerms.for_study(study, study.plan, job)
     terms = {"attempt": secrets.token_hex(16), "offerer": "bob", "resume": False}
     offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=30.0)
     signed = offer.signed(NodeDirectory.open(Path("bob")).identity())

@@ -54,7 +54,8 @@ def test_distances_that_the_other_end_denies_are_noticed(ended, tmp_path):
 
 def test_fewer_records_than_the_study_asks_for_are_noticed(ended, tmp_path):
     def lie(said):
-        place = ended.contract.place("alice", records=39, epsilons=(1.0,))
+        terms = ended.contract
+        place = terms.training.server_spec(terms.index("alice"), records=39, epsilons=(1.0,))
         events = ended.contract.plan.events(place)
         return {"records": 39, "events": [event_codec.encode_event(event) for event in events]}
 
@@ -121,7 +122,7 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
         plan = job.plan | {"noise_scale": 9.0}
         other = signed_statement.TrainingPlan.from_dict(plan)
         before = replace(again.contract, job=job.job, plan=other)
-        place = before.place("bob", records=50, epsilons=(1.0,))
+        place = before.training.server_spec(before.index("bob"), records=50, epsilons=(1.0,))
         spent = replace(other, rounds=2).events(place)
         events = [event_codec.encode_event(event) for event in event_groups.merge_iterates(spent)]
         told = {"plan": plan, "terms": before.digest, "events": events}

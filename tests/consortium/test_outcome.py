@@ -24,12 +24,12 @@ def outcome(tmp_path):
     parts = tuple(
         Part(
             server=name,
-            records=server.place.records,
+            records=server.spec.records,
             released=np.ones(made.contract.shape),
             apart=[0.1] * (made.contract.plan.rounds - 1),
             label_epsilon=EPSILON,
             epsilons=(EPSILON,),
-            events=made.contract.plan.events(server.place),
+            events=made.contract.plan.events(server.spec),
             randomised_by=DEVICES,
         )
         for name, server in zip(NAMES, made.servers, strict=True)
@@ -92,12 +92,12 @@ def exchanged(folder, *, colluding, masked):
     parts = tuple(
         Part(
             server=name,
-            records=server.place.records,
+            records=server.spec.records,
             released=row,
             apart=(),
             label_epsilon=EPSILON,
             epsilons=(EPSILON,),
-            events=plan.events(server.place),
+            events=plan.events(server.spec),
             randomised_by=DEVICES,
         )
         for name, server, row in zip(NAMES, made.servers, sent, strict=True)

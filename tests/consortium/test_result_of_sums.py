@@ -43,7 +43,7 @@ def test_an_honest_result_is_accepted_and_its_model_is_that_of_the_total(ended):
     found = verified(ended.folder / "result", study=ended.study.hash)
     assert found.ok and not found.unchecked and found.rounds == 1
     model = load_model(ended.folder / "result" / "model.json")
-    place = ended.servers[0].place
+    place = ended.servers[0].spec
     expected = sums_fit.weights(ended.rows().sum(axis=0), ended.contract.plan, place)
     np.testing.assert_array_equal(np.column_stack([model.coefficients, model.intercepts]), expected)
 

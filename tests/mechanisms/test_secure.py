@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, chi2, norm
+from servers import make_server
 
 from pdml import PDMLClassifier
 from pdml.errors import InvalidInput
@@ -48,7 +49,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
-from pdml.training.server import Node, Server
+from pdml.training.server import Node
 
 FALSE_ALARM = 1e-6
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -648,7 +649,7 @@ def federation(source, classes=2, m=3000, n=3):
     )
     cuts = np.linspace(0, m, n + 1).astype(int)
     servers = [
-        Server.of(
+        make_server(
             graph,
             i,
             rows.take(x, cuts[i], cuts[i + 1]),

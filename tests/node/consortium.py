@@ -15,7 +15,8 @@ from pdml.node.job.participant import Participant, TrainingData
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import RowSpec
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.engines import local_engine
@@ -54,9 +55,11 @@ class Consortium:
         self.folder, self.budget, self.dataset = folder, budget, "data of {}"
         self.source = source or Simulated(seed)
         rng = np.random.default_rng(seed)
-        terms = {"job": job, "study": study, "plan": plan, "servers": NAMES, "edges": EDGES}
+        terms = {"job": job, "study": study, "plan": plan, "servers": NAMES}
         rows = RowSpec(classes=classes, width=width, menu=(EPSILON,))
-        self.contract = JobTerms(**terms, rows=rows)
+        self.contract = JobTerms(
+            **terms, training=TrainingTerms.over(Graph(len(NAMES), EDGES), rows)
+        )
         self.identities, self.keys, self.sealing = {}, {}, {}
         for name in NAMES:
             self.identities[name] = kept(Identity, folder / f"{name}.key")
@@ -68,7 +71,9 @@ class Consortium:
         codes = labels.codes(rng.integers(classes, size=len(x)), EPSILON, classes)
         self.servers = [
             Server(
-                self.contract.place(name, records=b - a, epsilons=(EPSILON,)),
+                self.contract.training.server_spec(
+                    self.contract.index(name), records=b - a, epsilons=(EPSILON,)
+                ),
                 x[a:b].copy(),
                 codes[a:b],
             )

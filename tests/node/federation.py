@@ -26,8 +26,9 @@ from pdml.encoding.encoder import LATEST, Category, Encoder, Number
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.daemon import __main__, relay_server
-from pdml.node.job import build_statement, training_data
+from pdml.node.job import build_statement
 from pdml.node.protocol import signed_statement
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import OFFER, STOP
 from pdml.node.storage.control_db import DONE, ENDED, ControlDatabase
 from pdml.node.storage.journal import FINISHED, Journal
@@ -232,7 +233,7 @@ class Federation:
 
     def contract(self, job):
         """Of the study's plan, or of the plan that alice's journal has for the job."""
-        return training_data.make_job_terms(self.study, self.study.plan or self._plan(job), job)
+        return JobTerms.for_study(self.study, self.study.plan or self._plan(job), job)
 
     def _plan(self, job):
         with self.journal(self.names[0]) as journal:

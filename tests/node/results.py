@@ -14,8 +14,8 @@ from pdml.consortium.signed_counts import SignedCounts, digest_of
 from pdml.consortium.verification import verify_result
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.model import load_model
-from pdml.node.job import training_data
 from pdml.node.protocol import signed_statement
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.pages.result_page import result_page
 from pdml.study import Study
 from pdml.training.count_release import Counting
@@ -80,10 +80,13 @@ class Studied(Consortium):
     def __init__(self, folder, *, plan=PLAN, job="job-1", settled=True, budget=1000, **others):
         super().__init__(folder, plan=plan, job=job, **others)
         self.study = study_of(self.keys, plan=plan, settled=settled, budget=budget)
-        self.contract = training_data.make_job_terms(self.study, plan, job)
+        self.contract = JobTerms.for_study(self.study, plan, job)
         for i, (name, server) in enumerate(zip(NAMES, self.servers, strict=True)):
-            sizes = {"records": server.place.records, "epsilons": server.place.epsilons}
-            self.servers[i] = replace(server, place=self.contract.place(name, **sizes))
+            sizes = {"records": server.spec.records, "epsilons": server.spec.epsilons}
+            self.servers[i] = replace(
+                server,
+                spec=self.contract.training.server_spec(self.contract.index(name), **sizes),
+            )
 
     def tell(self, **changes):
         """The statements of all; ``changes`` by name are what that server says instead."""

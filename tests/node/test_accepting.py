@@ -18,9 +18,9 @@ from federation import RUN, Federation, study_of
 from lying import ROUND, Bent, at_work
 
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job import training_data
 from pdml.node.job.round_exchange import LATER, REFUSED, Answer
 from pdml.node.protocol import job_offer, requests, wire_messages
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage import control_db as states
 from pdml.planning.training_plan import TrainingPlan
 
@@ -38,7 +38,7 @@ def federation(tmp_path_factory):
 
 
 def offer_of(federation, office, job, plan):
-    contract = training_data.make_job_terms(federation.study, plan, job)
+    contract = JobTerms.for_study(federation.study, plan, job)
     limits = {"start_timeout": 600.0, "round_timeout": 20.0}
     terms = {"attempt": secrets.token_hex(16), "offerer": office.name, "resume": False, **limits}
     return job_offer.Offer.of(contract, **terms)

@@ -23,10 +23,10 @@ from pdml.accounting.events import IterateReleased
 from pdml.consortium.evaluation_release import evaluate_at_node
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError
 from pdml.mechanisms.randomness import Secure
-from pdml.node.job import training_data
 from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import Participant
 from pdml.node.operator.node_status import read_status
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.count_release import SHIFT
@@ -106,7 +106,7 @@ class Operator:
         """Begin or resume; ``further``: do the next round, as far as it needs nobody else."""
         data, home = self.held, self.home
         who, study, known = data.split("-")[0], home.study(), self.jobs.get(job)
-        contract = training_data.make_job_terms(study, PLANS[plan], f"{plan}-{job}")
+        contract = JobTerms.for_study(study, PLANS[plan], f"{plan}-{job}")
         account = self.left[who][data]
         with closing(home.journal()) as journal:
             try:
@@ -124,7 +124,7 @@ class Operator:
             except BudgetExceeded:
                 mine = known[2] if known and known[:2] == (plan, data) else []
                 others = [mu for mu in account if not any(mu is one for one in mine)]
-                cost = [self._cost(event) for event in contract.plan.events(held.server.place)]
+                cost = [self._cost(event) for event in contract.plan.events(held.server.spec)]
                 assert delta(hypot(*others, *cost)) > 0.999 * DELTA, "nothing within is refused"
                 return
             except InvalidInput as error:

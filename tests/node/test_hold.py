@@ -43,7 +43,7 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
     reported, each = np.array(data.labels), np.array(epsilons) / 1e6
     held = training_data.load_training_data(study, "bob", data)
     server, loss = held.server, PLAN.loss_for(classes)
-    assert server.place == ServerSpec(
+    assert server.spec == ServerSpec(
         server=1,  # bob, between alice and carol
         n_servers=3,
         degree=2,
@@ -58,7 +58,7 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
     assert held.flip().epsilon == each.max()
     np.testing.assert_array_equal(server.codes, labels.codes(reported, each, classes))
 
-    claimed = PLAN.events(server.place)[0].label_shift
+    claimed = PLAN.events(server.spec)[0].label_shift
     before = labels.label_mean(server.matrix, server.codes, loss)
     for j, epsilon in enumerate(each):
         other = np.where(np.arange(len(each)) == j, (reported + 1) % classes, reported)

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pdml.node.protocol.job_terms import JobTerms
+
 pytest.importorskip("cryptography")
 
 from joined import STUDY, join, people, spend
 
 from pdml.errors import DataError, InvalidInput, JournalError
-from pdml.node.job import training_data
 from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import check_budget
 from pdml.node.operator.node_status import read_status
@@ -31,7 +32,7 @@ def alice(tmp_path: Path) -> NodeDirectory:
 
 def test_a_table_becomes_a_data_set_for_its_owner_alone(alice: NodeDirectory) -> None:
     held = import_table(alice, people(), label="diagnosed", epsilon_column="eps", randomise=False)
-    assert (held.server.place.records, held.server.place.epsilons) == (150, (2.0,))
+    assert (held.server.spec.records, held.server.spec.epsilons) == (150, (2.0,))
     assert all(path.stat().st_mode & 0o077 == 0 for path in alice.path("data").rglob("*"))
     found = read_status(NodeDirectory.open(alice.folder))
     assert (found.records, found.running, found.jobs) == (150, False, ())
@@ -161,7 +162,7 @@ def test_the_operators_word_covers_what_was_released_before_it(alice: NodeDirect
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     held = import_table(alice, people(), **how, new_participants=True)
     home = NodeDirectory.open(alice.folder)
-    contract = training_data.make_job_terms(home.study(), PLAN, "later")
+    contract = JobTerms.for_study(home.study(), PLAN, "later")
     with closing(home.journal()) as journal:
         account = {"journal": journal, "budget": home.study().budget}
         check_budget(contract, "alice", held, **account)
@@ -181,7 +182,7 @@ def test_a_training_asks_whatever_was_imported_first(alice: NodeDirectory) -> No
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     held = import_table(alice, people(), **how)
     home = NodeDirectory.open(alice.folder)
-    contract = training_data.make_job_terms(home.study(), PLAN, "later")
+    contract = JobTerms.for_study(home.study(), PLAN, "later")
     account = {"journal": home.journal(), "budget": home.study().budget}
     with closing(account["journal"]) as journal:
         check_budget(contract, "alice", held, **account)

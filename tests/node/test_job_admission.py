@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from pdml.node.protocol.job_terms import JobTerms
+
 pytest.importorskip("cryptography")
 
 from joined import join, people
 
 from pdml.mechanisms.randomness import Secure
-from pdml.node.job import training_data
 from pdml.node.job.admission import JobAdmission
 from pdml.node.job.import_data import import_table
 from pdml.node.protocol.job_offer import Offer
@@ -31,7 +32,7 @@ def alice(tmp_path):
 
 def offered(study, job, by="bob"):
     limits = {"resume": True, "start_timeout": 60.0, "round_timeout": 60.0}
-    contract = training_data.make_job_terms(study, PLAN, job)
+    contract = JobTerms.for_study(study, PLAN, job)
     return Offer.of(contract, attempt=secrets.token_hex(16), offerer=by, **limits)
 
 
@@ -39,7 +40,7 @@ def begin(home, study, job, rounds):
     held = home.load_training_data()
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
-        contract = training_data.make_job_terms(study, PLAN, job).digest
+        contract = JobTerms.for_study(study, PLAN, job).digest
         journal.begin(job, contract=contract, sealed=b"", terms="", **names)
         for t in range(1, rounds + 1):
             journal.commit(job, t, payload=b"", events=[])

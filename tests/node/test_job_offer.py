@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from pdml.errors import InvalidInput, PeerError
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
-from pdml.node.job import training_data
 from pdml.node.protocol import job_offer
 from pdml.node.protocol.job_offer import Offer, acceptance, check_begin
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import Begin
 
 
@@ -40,7 +40,7 @@ def study(identities, tmp_path_factory):
 
 @pytest.fixture
 def offer(study):
-    contract = training_data.make_job_terms(study, PLAN, "june")
+    contract = JobTerms.for_study(study, PLAN, "june")
     terms = {"offerer": "alice", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
     return Offer.of(contract, attempt=secrets.token_hex(16), **terms)
 

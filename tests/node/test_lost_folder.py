@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pdml.node.protocol.job_terms import JobTerms
+
 pytest.importorskip("cryptography")
 
 from joined import join, people
@@ -15,7 +17,6 @@ from joined import join, people
 from pdml.cli.render import node_status_tables
 from pdml.errors import PeerError
 from pdml.mechanisms.randomness import Simulated
-from pdml.node.job import training_data
 from pdml.node.job.import_data import import_table
 from pdml.node.job.participant import Participant
 from pdml.node.operator.consortium_status import read_consortium_status
@@ -63,7 +64,7 @@ class Pair:
             for name, home in self.homes.items():
                 study = home.checked_study()
                 made[name] = Participant(
-                    training_data.make_job_terms(study, PLAN, job),
+                    JobTerms.for_study(study, PLAN, job),
                     name,
                     home.load_training_data(),
                     journal=stack.enter_context(closing(home.journal())),

@@ -24,6 +24,7 @@ from pdml.node.job.admission import JobAdmission
 from pdml.node.job.import_data import import_table
 from pdml.node.operator.node_status import NodeStatus, read_status
 from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.control_db import DESK, ControlDatabase
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
@@ -131,7 +132,7 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
     study: Study = alice.study()
     import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
     alice = NodeDirectory.open(alice.folder)
-    june, may = (training_data.make_job_terms(study, PLAN, name) for name in ("june", "may"))
+    june, may = (JobTerms.for_study(study, PLAN, name) for name in ("june", "may"))
     names = {"server": "alice", "dataset": alice.load_training_data().dataset, "source": "secure"}
     journal = alice.journal()
     journal.begin("june", contract=june.digest, sealed=b"", terms="", **names)
@@ -147,7 +148,7 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
         (june, judge, "alice knows job june already: resume it"),
         (may, judge, "job may is in alice's journal with another contract"),
         (
-            training_data.make_job_terms(study, PLAN, "july"),
+            JobTerms.for_study(study, PLAN, "july"),
             careless,
             "used with secure noise before",
         ),
@@ -166,11 +167,11 @@ def test_a_node_whose_records_do_not_fit_refuses_when_it_is_asked(alice, monkeyp
     judge = JobAdmission(alice, study, Secure(), journal)
     terms = {"offerer": "bob", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
     offer = Offer.of(
-        training_data.make_job_terms(study, PLAN, "june"), attempt=secrets.token_hex(16), **terms
+        JobTerms.for_study(study, PLAN, "june"), attempt=secrets.token_hex(16), **terms
     )
     judge.check(offer)
     records = judge.load_training_data()
-    other = replace(records.server, place=replace(records.server.place, constant=0.5))
+    other = replace(records.server, spec=replace(records.server.spec, constant=0.5))
     monkeypatch.setattr(judge, "load_training_data", lambda: replace(records, server=other))
     with pytest.raises(InvalidInput) as refusal:
         judge.check(offer)
@@ -190,7 +191,7 @@ def test_true_answers_that_the_study_randomises_do_not_get_in_as_they_are(tmp_pa
     with pytest.raises(InvalidInput, match="can be imported with --randomise only"):
         import_table(alice, people(), randomise=False, **how)
     held = import_table(alice, people(), randomise=True, **how)
-    assert held.server.place.records == 150
+    assert held.server.spec.records == 150
 
 
 def test_records_of_another_shape_are_another_study_s(alice):

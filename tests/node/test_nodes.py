@@ -21,6 +21,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from pdml.node.protocol.job_terms import JobTerms
+
 pytest.importorskip("nats")
 
 from federation import NAMES, PLAN, RUN, Ended, Federation, free_port, study_of
@@ -32,7 +34,7 @@ from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.errors import InvalidInput, PDMLError
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job import coordinator, training_data
+from pdml.node.job import coordinator
 from pdml.node.job.round_exchange import LATER, REFUSED, Answer, decoded_answer
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.requests import BEGIN, POSTPONE, Postpone
@@ -492,9 +494,14 @@ def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
     others could.
     """
     study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
-    contract = training_data.make_job_terms(study, study.plan, "one")
+    contract = JobTerms.for_study(study, study.plan, "one")
     once = Ledger(
-        (contract.plan.events(contract.place("alice", records=40, epsilons=(0.5,))),), classes=2
+        (
+            contract.plan.events(
+                contract.training.server_spec(contract.index("alice"), records=40, epsilons=(0.5,))
+            ),
+        ),
+        classes=2,
     )
     spent = next(
         line.epsilon

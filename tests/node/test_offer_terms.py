@@ -8,13 +8,14 @@ from math import inf
 import msgspec
 import pytest
 
+from pdml.node.protocol.job_terms import JobTerms
+
 pytest.importorskip("cryptography")
 
 from joined import STUDY, join, people
 
 from pdml.accounting import Ledger
 from pdml.errors import InvalidInput, PeerError
-from pdml.node.job import training_data
 from pdml.node.job.import_data import import_table
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.offer_terms import read_terms
@@ -38,7 +39,7 @@ def with_records(home):
 
 def offered(alice, plan=PLAN, *, job="first", by="bob", signer=None, **changes):
     """An offer as it lies on alice's desk."""
-    contract = training_data.make_job_terms(alice.checked_study(), plan, job)
+    contract = JobTerms.for_study(alice.checked_study(), plan, job)
     terms = {"resume": False, "start_timeout": 60.0, "round_timeout": 30.0, "offerer": by}
     offer = msgspec.structs.replace(
         Offer.of(contract, attempt=secrets.token_hex(16), **terms), **changes
@@ -58,7 +59,7 @@ def row(terms, data="features", colluding=None):
 def spend(home, job, plan=PLAN, *, rounds=None):
     """What the journal holds after a job, or after some of its rounds."""
     held = home.load_training_data()
-    events = plan.events(held.server.place)
+    events = plan.events(held.server.spec)
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
         journal.begin(job, contract="", sealed=b"", terms="", **names)

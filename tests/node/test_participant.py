@@ -107,7 +107,7 @@ def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source
             consortium.meet(name)
     consortium.run(chance=0.2 if deaths == "many" else 0.0, seed=7)
     for name, server in zip(NAMES, consortium.servers, strict=True):
-        spent = plan.events(server.place)
+        spent = plan.events(server.spec)
         consortium.party(name)
         assert consortium.journals[name].spent(f"data of {name}") == spent
         flip = LabelFlipped(epsilon=EPSILON, by=UNSAID, epsilons=(EPSILON,))  # who: not said
@@ -618,8 +618,8 @@ def test_a_key_under_which_anybody_can_sign_is_no_key(sign):
 def test_records_below_the_floor_are_refused(tmp_path):
     consortium = Consortium(tmp_path)
     server = consortium.servers[0]
-    low = replace(server.place, epsilons=(EPSILON / 2,))
-    consortium.servers[0] = replace(server, place=low)
+    low = replace(server.spec, epsilons=(EPSILON / 2,))
+    consortium.servers[0] = replace(server, spec=low)
     with pytest.raises(InvalidInput, match="below the study's floor"):
         consortium.party("alice")
     consortium.close()

@@ -143,7 +143,7 @@ def test_a_house_model_is_made_of_its_own_exact_sums_and_the_others_noisy_ones(f
         federation.wait(lambda name=name: federation.finished("first", name))
         found, server = load_job_result(federation.homes[name], "first"), federation.servers()[i]
         own = sums_release.exact(server, federation.study.plan)
-        place, total = server.place, rows.sum(axis=0)
+        place, total = server.spec, rows.sum(axis=0)
         wanted = sums_release.local_weights(own, rows[i], total, federation.study.plan, place)
         np.testing.assert_allclose(found.local_model.coefficients, wanted[:, :-1], rtol=1e-9)
 
@@ -337,7 +337,7 @@ def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation
             load_job_result(federation.homes["alice"], "missing")
         if masked(federation):
             part = [np.frombuffer(before[name], dtype="<u8") for name in ("alice", "bob")]
-            places = [server.place for server in federation.servers()[:2]]
+            places = [server.spec for server in federation.servers()[:2]]
             contract = federation.contract("missing")
             assert sums_participant.inconsistent_with_record_counts(
                 (part[0] + part[1]).view(np.int64), contract, places

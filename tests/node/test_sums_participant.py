@@ -62,9 +62,11 @@ def test_the_total_is_that_of_one_trust_domain_to_the_bit(made, plan, classes):
 
 def test_everybody_hears_everybody_whatever_the_links_of_the_study(made):
     consortium = made(MASKED)
-    assert (1, 3) not in consortium.contract.edges  # bob and dave
+    assert (1, 3) not in consortium.contract.links.edges  # bob and dave
     assert consortium.contract.neighbours("bob") == ("alice", "carol", "dave")
-    assert consortium.contract.place("bob", records=9, epsilons=[1.0]).degree == 2
+    terms = consortium.contract
+    bob = terms.index("bob")
+    assert terms.training.server_spec(bob, records=9, epsilons=[1.0]).degree == 2
 
 
 @KINDS
@@ -118,7 +120,7 @@ def test_a_release_is_debited_in_the_transaction_that_stores_it(made, plan):
     journal._db.change("DROP TRIGGER full")
     bob.advance()
     (event,) = journal.spent("data of bob")
-    assert event == plan.events(consortium.servers[1].place)[0]
+    assert event == plan.events(consortium.servers[1].spec)[0]
     share = 1 if plan is SUMS else 1 / sqrt(3)  # h = n - k = 3 honest servers at least
     assert event.label_stddev == pytest.approx(2.0 * share)
     assert event.hidden_among == (1 if plan is SUMS else 4)
@@ -376,7 +378,7 @@ def test_a_statement_that_cannot_be_is_refused(made):
 def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
     consortium = made(plan)
     sent = consortium.run()
-    places = [server.place for server in consortium.servers]
+    places = [server.spec for server in consortium.servers]
     assert not sums_participant.inconsistent_with_record_counts(
         total(sent.view(np.uint64)), consortium.contract, places
     )
@@ -401,10 +403,13 @@ def test_terms_that_cannot_be_are_refused(made):
     contract = made(SUMS).contract
     with pytest.raises(InvalidInput, match="colluding must be below the number of servers, 4"):
         replace(contract, plan=replace(MASKED, colluding=4))
+    wide, widest = (
+        replace(contract.training, rows=RowSpec(width=width, menu=(1.0,))) for width in (1023, 1022)
+    )
     with pytest.raises(InvalidInput, match="method must be 'rounds' for 1023 columns"):
-        replace(contract, rows=RowSpec(width=1023, menu=(1.0,)))
-    assert replace(contract, rows=RowSpec(width=1022, menu=(1.0,))).shape[1] <= MOST_NUMBERS
-    assert replace(contract, rows=RowSpec(width=1023, menu=(1.0,)), plan=PLAN).shape == (1, 1023)
+        replace(contract, training=wide)
+    assert replace(contract, training=widest).shape[1] <= MOST_NUMBERS
+    assert replace(contract, training=wide, plan=PLAN).shape == (1, 1023)
     assert contract.digest != replace(contract, plan=MASKED).digest
 
 

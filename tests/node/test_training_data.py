@@ -7,7 +7,7 @@ from federation import PLAN, study_of
 
 from pdml.accounting import Budget
 from pdml.errors import InvalidInput, UntrainableStudy
-from pdml.node.job import training_data
+from pdml.node.protocol.job_terms import JobTerms
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from pdml.node.job import training_data
 )
 def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
     with pytest.raises(UntrainableStudy, match=said):
-        training_data.make_job_terms(replace(study_of(), **changes), PLAN, "job")
+        JobTerms.for_study(replace(study_of(), **changes), PLAN, "job")
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
     ],
 )
 def test_a_study_with_limits_has_contracts(changes):
-    assert training_data.make_job_terms(replace(study_of(), **changes), PLAN, "job").job == "job"
+    assert JobTerms.for_study(replace(study_of(), **changes), PLAN, "job").job == "job"
 
 
 def test_a_plan_that_the_study_settles_is_not_the_jobs_to_change():
     with pytest.raises(InvalidInput, match="has another plan than the study"):
-        training_data.make_job_terms(study_of(), replace(PLAN, noise_scale=0.0), "job")
+        JobTerms.for_study(study_of(), replace(PLAN, noise_scale=0.0), "job")

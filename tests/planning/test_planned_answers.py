@@ -268,12 +268,12 @@ def honest(seed: int, times: int):
         sent, codes = sent_by(train, x, y, sizes, source)
         released = []
         for i, part in enumerate(np.split(np.arange(10_000), 5)):
-            server = Server(sizes.place(GRAPH, i), sent[part], codes[part])
+            server = Server(sizes.server_spec(i, GRAPH), sent[part], codes[part])
             released.append(
                 sums_release.release_sums(sums_release.exact(server, plan), server, plan, source)
             )
         total = sums_release.totals(sum(released), 1, sizes.width)
-        model = fit_sums(total, plan.noise_of_total(server.place), loss=LOGISTIC)
+        model = fit_sums(total, plan.noise_of_total(server.spec), loss=LOGISTIC)
         whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2)
         right.append(whole.score(model.weights)[1])
     silent = replace(sizes, answers=tuple(replace(one, epsilon=inf) for one in sizes.answers))
@@ -309,7 +309,7 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
             source, own = Simulated(turn), np.random.default_rng([seed, turn]).permutation(14_000)
             sent, codes = sent_by(own[:10_000], x, y, sizes, source)
             servers = [
-                Server(sizes.place(GRAPH, i), sent[part], codes[part])
+                Server(sizes.server_spec(i, GRAPH), sent[part], codes[part])
                 for i, part in enumerate(np.split(np.arange(10_000), 5))
             ]
             run = local_engine.Run(search.plan(choice, budget)[0], servers, source)

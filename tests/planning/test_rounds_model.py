@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from servers import make_server
 
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm.graph import Graph
@@ -48,7 +49,7 @@ def quadratic_servers(spectrum: np.ndarray, graph: Graph, answer: np.ndarray) ->
     codes = (np.sqrt(d * spectrum) * answer)[
         :, None
     ]  # (c/m) Xᵀ codes = 2·s·w*: q = λw*, since c = 2
-    return [Server.of(graph, i, matrix, codes, epsilons=(np.inf,)) for i in range(graph.n)]
+    return [make_server(graph, i, matrix, codes, epsilons=(np.inf,)) for i in range(graph.n)]
 
 
 def test_predicted_means_and_variances_are_those_of_the_real_engine_on_a_quadratic_model() -> None:

@@ -5,6 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from servers import make_server
 from shapes import known_shapes, shape
 
 from pdml.accounting import Budget
@@ -18,7 +19,6 @@ from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search.rounds_search import PENALTIES, RIDGES, ROUNDS, Search
 from pdml.planning.sizes import Sizes, spent
 from pdml.training.engines import local_engine
-from pdml.training.server import Server
 
 GRAPH = Graph.random(10, 13, np.random.default_rng(1))
 SIZES = Sizes(records=(400,) * 10, width=21, epsilon=1.0)
@@ -110,7 +110,7 @@ def test_the_forecast_is_honest(name: str, made: dict) -> None:
         said = flip_labels(y[train], np.ones(1500), 2, source.stream(LABELS))
         parts = np.split(np.arange(1500), 10)
         servers = [
-            Server.of(GRAPH, i, x[train][p], labels.codes(said[p], 1.0, 2), epsilons=(1.0,))
+            make_server(GRAPH, i, x[train][p], labels.codes(said[p], 1.0, 2), epsilons=(1.0,))
             for i, p in enumerate(parts)
         ]
         w = local_engine.train(GRAPH, local_engine.Run(plan, servers, source)).released.mean(
@@ -140,7 +140,7 @@ def test_sensitivities_are_those_of_every_plan_s_own_events() -> None:
     told = found._sensitivities(found.plans, found.sizes)
     for plan, each in zip(found.plans, told, strict=True):
         for i in range(GRAPH.n):
-            sent = plan.events(found.sizes.place(GRAPH, i))[1]
+            sent = plan.events(found.sizes.server_spec(i, GRAPH))[1]
             assert each[i] == pytest.approx(sent.record_sensitivity, rel=1e-9)
 
 

@@ -32,7 +32,7 @@ def test_rounded_counts_are_below_by_less_than_an_eighth_and_rounded_once(count:
 def test_people_count_by_what_their_reports_tell(chosen: list[float]) -> None:
     """Σ κ(top)²/κ(ε)²: as many as there are where all have one ε, and never more."""
     sizes = replace(SIZES, records=(len(chosen), 1, 1))
-    places = [sizes.place(GRAPH, i) for i in range(3)]
+    places = [sizes.server_spec(i, GRAPH) for i in range(3)]
     found = Sizes.of(places, np.array(chosen))
     kappa = labels.kappa(np.array(chosen))
     assert found.epsilon == max(chosen)
@@ -50,7 +50,7 @@ def test_people_count_by_what_their_reports_tell(chosen: list[float]) -> None:
 def test_flips_of_many_epsilons_are_not_counted_too_low(chosen: list[float], classes: int) -> None:
     """Σ v²(κ² - 1)/V² of everybody, exactly where all have the same; and `alike` tells as much."""
     sizes = replace(SIZES, records=(len(chosen), 1, 1), classes=classes)
-    places = [sizes.place(GRAPH, i) for i in range(3)]
+    places = [sizes.server_spec(i, GRAPH) for i in range(3)]
     found = Sizes.of([places[0]], np.array(chosen))
     loss = LOGISTIC if classes == 2 else SOFTMAX
     if classes == 2:
@@ -69,7 +69,7 @@ def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
     for plan in (TrainingPlan(rounds=5), TrainingPlan(method="sums")):
         planned = ledger(plan, wide, GRAPH).line("features", "other servers").epsilon
         for menu in ((0.5, 4.0), (0.5, 1.0, 4.0), (0.5, 2.0, 3.0, 4.0)):
-            place = replace(wide.place(GRAPH, 2), epsilons=menu)
+            place = replace(wide.server_spec(2, GRAPH), epsilons=menu)
             events = ((place.flip(), *plan.events(place)),)
             known = replace(ledger(plan, wide, GRAPH), events=events)
             assert known.line("features", "other servers").epsilon <= planned * (1 + 1e-9)

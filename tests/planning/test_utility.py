@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from servers import make_server
 from shapes import known_shapes, shape
 
 from pdml.errors import InvalidInput
@@ -19,7 +20,6 @@ from pdml.planning.search import sums_search
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
-from pdml.training.server import Server
 
 SIZES = Sizes(records=(200,) * 10, width=8, epsilon=1.0)
 GRAPH = Graph.ring(5)
@@ -76,14 +76,14 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
         said = flip_labels(y[train], np.ones(1500), 2, source.stream(LABELS))
         sent = []
         for i, part in enumerate(np.split(np.arange(1500), 5)):
-            server = Server.of(
+            server = make_server(
                 GRAPH, i, x[train][part], labels.codes(said[part], 1.0, 2), epsilons=(1.0,)
             )
             sent.append(
                 sums_release.release_sums(sums_release.exact(server, plan), server, plan, source)
             )
         totals = sums_release.totals(sum(sent), 1, sizes.width)
-        w = fit_sums(totals, plan.noise_of_total(server.place), loss=LOGISTIC).weights
+        w = fit_sums(totals, plan.noise_of_total(server.spec), loss=LOGISTIC).weights
         whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2).score(
             w
         )

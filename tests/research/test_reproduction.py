@@ -106,7 +106,7 @@ def test_the_setting_is_the_papers() -> None:
     assert wide.shape == (105, 5)
     assert np.linalg.norm(wide, axis=1).max() <= 1
     servers = experiment.members(wide, y, graph, inf, Simulated(0))
-    assert {server.place.records for server in servers} == {10, 11}
+    assert {server.spec.records for server in servers} == {10, 11}
     assert (np.concatenate([server.codes[:, 0] for server in servers]) == 2 * y - 1).all()
     assert experiment.accuracy(np.zeros(5), wide, np.zeros(105, dtype=np.int64)) == 100.0
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from servers import make_server
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pdml import Budget, PDMLClassifier, TrainingPlan, load_model
@@ -22,7 +23,6 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.research.datasets import raetsch, twonorm
 from pdml.training import sums_fit, sums_release
-from pdml.training.server import Server
 
 PLAN = TrainingPlan(method="sums", label_noise=1.0, square_noise=2.0)
 STILL = TrainingPlan(method="sums", label_noise=0.0, square_noise=0.0)
@@ -71,16 +71,16 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
     codes, source = labels.codes(y, np.inf, classes), source_named("simulated", 5)
     cuts, total = [0, 75, 150, 225, 300], 0
     for i, (a, b) in enumerate(pairwise(cuts)):
-        server = Server.of(
+        server = make_server(
             Graph.ring(4), i, prepared[a:b], codes[a:b], epsilons=[np.inf], classes=classes
         )
         total = total + sums_release.release_sums(
             sums_release.exact(server, plan), server, plan, source
         )
-    place = replace(server.place, constant=0.0 if scales is None else typical_constant(4.0))
+    place = replace(server.spec, constant=0.0 if scales is None else typical_constant(4.0))
     weights = sums_fit.weights(total, plan, place, intercept=bias)
     if bias and scales and classes == 2:
-        unknown = sums_fit.weights(total, plan, server.place)
+        unknown = sums_fit.weights(total, plan, server.spec)
         assert abs(unknown[0, -1] / weights[0, -1] - 1) > 0.02
     np.testing.assert_array_equal(fitted.coef_, weights[:, : 4 if bias else None])
     np.testing.assert_array_equal(fitted.intercept_, weights[:, -1] if bias else 0.0)
@@ -94,10 +94,10 @@ def test_all_that_totals_tell_knows_the_constant():
         rng.integers(0, 2, 300),
     )
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    server = Server.of(Graph.complete(2), 0, x, labels.codes(y, np.inf, 2), epsilons=[np.inf])
+    server = make_server(Graph.complete(2), 0, x, labels.codes(y, np.inf, 2), epsilons=[np.inf])
     own = sums_release.exact(server, plan)
     row = sums_release.release_sums(own, server, plan, source_named("simulated", 5))
-    known = replace(server.place, constant=0.13)
+    known = replace(server.spec, constant=0.13)
     told = [
         (
             sums_fit.weights(2 * row, plan, place),
@@ -105,7 +105,7 @@ def test_all_that_totals_tell_knows_the_constant():
             intervals.of_sums(2 * row, plan, place, np.ones((1, 7))).deviations.tolist(),
             sums_release.local_weights(own, row, 2 * row, plan, place).tolist(),
         )
-        for place in (server.place, known)
+        for place in (server.spec, known)
     ]
     for without, having in zip(*told, strict=True):
         assert np.any(without != having)

@@ -10,6 +10,7 @@ from pdml import Budget, TrainingPlan, load_model, train_study
 from pdml.errors import BudgetExceeded, DataError, InvalidInput
 from pdml.mechanisms.randomness import source_named
 from pdml.node.job import training_data
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.pages.result_page import training_page
 from pdml.pages.training_page import render
 from pdml.study.frozen_dataset import open_frozen
@@ -77,10 +78,10 @@ def test_sums_are_those_of_the_nodes_to_the_bit(summed):
         )
     np.testing.assert_array_equal(trained.outcome.releases, rows)
     np.testing.assert_array_equal(trained.outcome.total, sum(rows))
-    weights = sums_fit.weights(sum(rows), contract.plan, held.place)
+    weights = sums_fit.weights(sum(rows), contract.plan, held.spec)
     np.testing.assert_array_equal(trained.model.coefficients, weights[:, :-1])
     np.testing.assert_array_equal(trained.model.intercepts, weights[:, -1])
-    assert trained.model.expected == sums_fit.expected(sum(rows), contract.plan, held.place)
+    assert trained.model.expected == sums_fit.expected(sum(rows), contract.plan, held.spec)
     page = render(training_page(trained))
     assert "one exchange of sums" in page and "Accuracy to expect" in page
     assert "links" not in page
@@ -137,4 +138,4 @@ def test_records_of_another_study_are_refused(study, data):
     other = replace(study, title="Another one")
     with pytest.raises(DataError):
         train_study(other, data)
-    assert training_data.make_job_terms(other, PLAN, "job").study != study.hash
+    assert JobTerms.for_study(other, PLAN, "job").study != study.hash

@@ -73,7 +73,9 @@ def answers_randomised(draw: st.DrawFn) -> dict:
 
 def job(study: Study, plan: TrainingPlan, smallest: float, largest: float):
     """Of one job at a server of the study whose people chose from ``smallest`` to ``largest``."""
-    place = study.place("alice", records=study.min_records, epsilons=(smallest, largest))
+    place = study.terms.server_spec(
+        study.index("alice"), records=study.min_records, epsilons=(smallest, largest)
+    )
     return (place.flip(), *plan.events(place))
 
 

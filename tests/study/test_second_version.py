@@ -300,6 +300,6 @@ def test_a_place_knows_the_constant_of_a_typical_row() -> None:
     """Of version 2: whoever makes a model from totals is told; in version 1 nobody knows it."""
     second = replace(STUDY, encoder=BOTH, wording={})
     asked = {"records": second.min_records, "epsilons": second.menu}
-    found = second.place("alice", **asked).constant
+    found = second.terms.server_spec(0, **asked).constant
     assert found == pytest.approx(CONSTANT / np.hypot(SIZE, CONSTANT))
-    assert STUDY.place("alice", **asked).constant == 0.0
+    assert STUDY.terms.server_spec(0, **asked).constant == 0.0

@@ -185,7 +185,7 @@ def people(m, rng):
 
 def test_the_ledger_has_rows_for_each_answer_and_each_adversary():
     plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
-    place = SENSITIVE.place("alice", records=500, epsilons=(1.0,))
+    place = SENSITIVE.terms.server_spec(0, records=500, epsilons=(1.0,))
     ledger = plan_ledger(plan, place)
     own = {line.data: line.epsilon for line in ledger.lines() if line.adversary == "own server"}
     assert own["answer: status"] == own["answer: income"] == 2.0  # the largest of the menu
@@ -195,7 +195,7 @@ def test_the_ledger_has_rows_for_each_answer_and_each_adversary():
     assert others["answer: status"] < others["label and randomised answers"]
     quiet = plan_ledger(replace(plan, label_noise=1.5, square_noise=2.0), place)  # half the noise
     assert quiet.line("answer: status", "other servers").epsilon > others["answer: status"]
-    every = plan_ledger(plan, ALL.place("alice", records=500, epsilons=(1.0,)))
+    every = plan_ledger(plan, ALL.terms.server_spec(0, records=500, epsilons=(1.0,)))
     assert every.line("features", "own server").epsilon == 5.0  # the label's is one of them
     assert every.line("features", "other servers").epsilon <= others["features"]
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Budget, Ledger
 from pdml.errors import BudgetExceeded, InvalidInput, UntrainableStudy
-from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.schema import trainable
@@ -21,7 +20,7 @@ def fits(study, records: int, epsilon: float) -> bool:
     """Whether all servers keep to the budget with so many records of people who chose so."""
     plan, graph = study.plan, study.graph()
     for server in range(graph.n):
-        place = ServerSpec.of(graph, server, study.rows, records=records, epsilons=(epsilon,))
+        place = study.terms.server_spec(server, records=records, epsilons=(epsilon,))
         ledger = Ledger(((place.flip(), *plan.events(place)),), classes=place.classes)
         try:
             ledger.check(study.budget)

@@ -7,13 +7,14 @@ is also held against the usual slips: half the noise, another round's or server'
 import numpy as np
 import pytest
 from fitting import fading, is_gaussian, is_truncated_gaussian, is_uniform_box, slips
+from servers import make_server
 
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
-from pdml.training.server import Node, Server
+from pdml.training.server import Node
 
 N, WIDTH, RECORDS = 3, 8_000, 12
 SCALES, DECAY, BOUND = (0.4, 0.05, 0.2), 0.6, 0.9
@@ -38,7 +39,7 @@ def servers(classes=2):
         x = rng.standard_normal((RECORDS, WIDTH))
         x /= np.linalg.norm(x, axis=1)[:, None] * (1 + 1e-9)
         codes = labels.codes(rng.integers(classes, size=RECORDS), 1.0, classes)
-        server = Server.of(Graph.complete(N), i, x, codes, epsilons=(1.0,), classes=classes)
+        server = make_server(Graph.complete(N), i, x, codes, epsilons=(1.0,), classes=classes)
         found.append(server)
     return found
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
+from servers import make_server
 
 from pdml._threads import single_thread
 from pdml.errors import InvalidInput
@@ -17,7 +18,6 @@ from pdml.numerics.sums.local_fit import fit_local_model
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.engines import local_engine
-from pdml.training.server import Server
 
 WIDTH, RECORDS = 9, 40
 
@@ -29,7 +29,7 @@ def servers(n=3, classes=2, epsilon=1.0):
         x = rng.normal(size=(RECORDS, WIDTH)) / 10
         said = rng.integers(0, classes, RECORDS)
         codes = labels.codes(said, epsilon, classes)
-        yield Server.of(graph, i, x, codes, epsilons=[epsilon], classes=classes)
+        yield make_server(graph, i, x, codes, epsilons=[epsilon], classes=classes)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -38,8 +38,8 @@ def test_without_noise_a_release_is_the_sums(classes):
     server = next(servers(classes=classes))
     own = sums_release.exact(server, plan)
     units = sums_release.release_sums(own, server, plan, source_named("secure"))
-    assert units.shape == (sums_release.length(server.place.codes, WIDTH),)
-    told = sums_release.totals(units, server.place.codes, WIDTH)
+    assert units.shape == (sums_release.length(server.spec.codes, WIDTH),)
+    told = sums_release.totals(units, server.spec.codes, WIDTH)
     np.testing.assert_allclose(told.label_sum, own.label_sum, atol=integer_gaussian.UNIT)
     np.testing.assert_allclose(told.square_sum, own.square_sum, atol=integer_gaussian.UNIT)
     assert told.size == pytest.approx(own.size, abs=integer_gaussian.UNIT)
@@ -60,7 +60,7 @@ def deviations(plan, source, factor=1.0):
         ]
     )
     off = drawn - clean
-    (event,) = plan.events(server.place)
+    (event,) = plan.events(server.spec)
     rows, columns = np.triu_indices(WIDTH)
     label, triangle = off[:, :WIDTH], off[:, WIDTH:-1]
     assert np.abs(off[:, -1]).max() <= integer_gaussian.UNIT
@@ -87,9 +87,9 @@ def noises(members, plan, source):
     off = []
     for server, row in zip(members, found, strict=True):
         own = sums_release.exact(server, plan)
-        told = sums_release.totals(row, server.place.codes, WIDTH)
+        told = sums_release.totals(row, server.spec.codes, WIDTH)
         upper = np.triu_indices(WIDTH)
-        (event,) = plan.events(server.place)
+        (event,) = plan.events(server.spec)
         scale = np.where(upper[0] == upper[1], 1.0, sqrt(0.5)) * event.square_stddev
         square = (told.square_sum - own.square_sum)[upper] / scale
         off.append(
@@ -132,7 +132,7 @@ def test_masked_releases_add_up_to_the_total_and_tell_nothing_alone():
         sent[name] = masks.add_masks(rows[i], name, names, seeds)
     np.testing.assert_array_equal(masks.total(sent, names), sum(rows))
     assert all((sent[name].view(np.int64) != rows[i]).mean() > 0.9 for i, name in enumerate(names))
-    noise = plan.noise_of_total(members[0].place)
+    noise = plan.noise_of_total(members[0].spec)
     assert noise.label == pytest.approx(plan.label_noise * sqrt(3 / 2))
 
 
@@ -150,8 +150,8 @@ def test_the_local_engine_releases_what_each_server_would(classes):
         found = local_engine.exchange(run, local_models=True, threads=threads)
         np.testing.assert_array_equal(found.released, rows)
         np.testing.assert_array_equal(found.total, sum(rows))
-    others = sums_release.totals(rows[0] + rows[2], members[1].place.codes, WIDTH)
-    noise = plan.noise_of_total(members[0].place, parts=2)
+    others = sums_release.totals(rows[0] + rows[2], members[1].spec.codes, WIDTH)
+    noise = plan.noise_of_total(members[0].spec, parts=2)
     with single_thread():
         kept = fit_local_model(own[1], others, noise, loss=plan.loss_for(classes))
     np.testing.assert_array_equal(found.local_models[1], kept.weights)
@@ -161,7 +161,7 @@ def test_the_local_engine_releases_what_each_server_would(classes):
 def test_records_that_are_too_wide_are_refused():
     x = sp.csr_array((RECORDS, sums_release.WIDEST + 1))
     codes = labels.codes(np.zeros(RECORDS, dtype=int), 1.0, 2)
-    wide = Server.of(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[1.0])
+    wide = make_server(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[1.0])
     with pytest.raises(InvalidInput, match="method must be 'rounds' for records of 20,001 columns"):
         sums_release.exact(wide, TrainingPlan(method="sums"))
 
@@ -174,7 +174,7 @@ def test_what_could_leave_the_grid_is_refused_whatever_the_records_are(length):
     codes = labels.codes(np.zeros(RECORDS, dtype=int), inf, 2)
     for bound, fits in ((0.999, True), (1.001, False)):
         bound *= sqrt(integer_gaussian.LIMIT / (RECORDS * sqrt(2)))
-        one = Server.of(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[inf], norm_bound=bound)
+        one = make_server(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[inf], norm_bound=bound)
         if fits:
             found = sums_release.exact(one, TrainingPlan(method="sums")).square_sum
             assert (
@@ -191,7 +191,7 @@ def test_what_could_leave_the_grid_is_refused_whatever_the_records_are(length):
 
 def test_people_who_ask_for_more_privacy_count_less():
     plan = TrainingPlan(method="sums")
-    places = [next(servers(epsilon=epsilon)).place for epsilon in (0.5, 1.0, inf)]
+    places = [next(servers(epsilon=epsilon)).spec for epsilon in (0.5, 1.0, inf)]
     shifts = [plan.events(place)[0].record_shift for place in places]
     squares = [plan.events(place)[0].square_shift for place in places]
     assert sorted(shifts) == shifts and sorted(squares) == squares

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from servers import make_server
 
 from pdml.errors import InvalidInput, NotCertified
 from pdml.mechanisms.label_flip import flip_labels
@@ -16,7 +17,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import BINARY, Loss
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
-from pdml.training.server import Node, Server
+from pdml.training.server import Node
 
 HAS_NUMBA = solver.compiled_loops() is not None
 modes = [
@@ -58,7 +59,7 @@ def federation(
     codes = labels.codes(reported, epsilon, classes)
     pooled = storage(x)
     servers = [
-        Server.of(
+        make_server(
             graph,
             i,
             rows.take(pooled, cuts[i], cuts[i + 1]),

@@ -43,7 +43,7 @@ def test_a_node(tmp_path, use_numba):
         node = Node(server, SILENT, made.source, use_numba=use_numba)
         state = node.start()
         for _ in range(SILENT.rounds):
-            state, released = node.step(state, [np.zeros((1, 4))] * server.place.degree)
+            state, released = node.step(state, [np.zeros((1, 4))] * server.spec.degree)
             sent.append(released)
     assert without_sign(sent)
 

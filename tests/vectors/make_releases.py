@@ -21,6 +21,7 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
 from pdml.training.server import Server
@@ -49,8 +50,9 @@ def run(plan: TrainingPlan, classes: int) -> local_engine.Run:
     reports = flip_labels(truth, np.full(len(x), EPSILON), classes, source.stream(LABELS))
     codes = labels.codes(reports, EPSILON, classes)
     parts = [slice(i * RECORDS, (i + 1) * RECORDS) for i in range(SERVERS)]
+    terms = TrainingTerms.over(GRAPH, RowSpec(width=WIDTH, classes=classes))
     servers = [
-        Server.of(GRAPH, i, x[part], codes[part], epsilons=[EPSILON], classes=classes)
+        Server(terms.server_spec(i, records=RECORDS, epsilons=[EPSILON]), x[part], codes[part])
         for i, part in enumerate(parts)
     ]
     return local_engine.Run(plan, servers, source)

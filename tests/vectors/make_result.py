@@ -16,8 +16,8 @@ from consortium import NAMES
 from results import SHORT, Studied
 
 from pdml.consortium.result_folder import assemble, write_result
-from pdml.node.job.training_data import make_job_terms
 from pdml.node.protocol import signed_statement
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.pages.result_page import result_page
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
@@ -42,7 +42,7 @@ def made_again(stored: Path, folder: Path) -> None:
     study = Study.load(stored / "study.toml")
     signed = {name: (stored / "statements" / f"{name}.statement").read_bytes() for name in NAMES}
     said = signed_statement.signed_by(signed[NAMES[0]], NAMES[0], study.signing_keys)
-    contract = make_job_terms(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
+    contract = JobTerms.for_study(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
     write_result(folder / "result", assemble(study, contract, signed), result_page)
 
 

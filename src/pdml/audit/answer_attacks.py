@@ -97,7 +97,7 @@ class Person:
             rows = [self._row(answers[1:]) for answers in (report, *spread)]
             reported_labels = np.array([answers[0] for answers in (report, *spread)])
             codes = labels.codes(reported_labels, self.study.menu[0], CLASSES)
-            servers.append(Server(self.place, np.array(rows), codes))
+            servers.append(Server(self.spec, np.array(rows), codes))
         return servers
 
     def _row(self, levels: Sequence[int]) -> Array:
@@ -108,14 +108,13 @@ class Person:
         return np.asarray(self.study.encode({YEARS.name: LONGEST}, choices), dtype=float)
 
     @property
-    def place(self) -> ServerSpec:
+    def spec(self) -> ServerSpec:
         """Of the server that receives the report."""
-        name = self.study.servers[0].name
-        return self.study.place(name, records=RECORDS, epsilons=self.study.menu)
+        return self.study.terms.server_spec(0, records=RECORDS, epsilons=self.study.menu)
 
     def events(self) -> tuple[Event, ...]:
         """What the plan says that one training releases."""
-        return self.plan.events(self.place)
+        return self.plan.events(self.spec)
 
     def charged(self) -> int:
         """The releases the ledger has a line for."""
@@ -123,7 +122,7 @@ class Person:
 
     def claim(self, data: str, adversary: str, delta: float = 1e-6) -> float:
         """The ledger's ε at δ."""
-        events = (self.place.flip(), *(self.trainings * self.events()))
+        events = (self.spec.flip(), *(self.trainings * self.events()))
         return Ledger((events,), delta=delta).line(data, adversary, 0).epsilon
 
 

@@ -132,7 +132,7 @@ def member(victim: Victim, index: int) -> Server:
         return victim.server(Simulated(0))
     other = replace(victim, matrix=victim.matrix[1:], labels=victim.labels[1:])
     server = other.server(Simulated(0))
-    return replace(server, place=replace(server.place, server=index))
+    return replace(server, spec=replace(server.spec, server=index))
 
 
 def _seeds(job: int) -> dict[str, dict[str, bytes]]:

@@ -10,7 +10,6 @@ the ledger in the victim's *journal*, for a report that is known, as no coin is 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +25,7 @@ from pdml.audit.confidence import DELTAS
 from pdml.audit.deployment import CHUNK, MEMORY
 from pdml.audit.finding import Finding, require_ledger_rows
 from pdml.audit.sums_transcripts import WorldPair
-from pdml.audit.victim import Effort, Victim
+from pdml.audit.victim import Effort, Victim, deploy
 from pdml.mechanisms import masks
 from pdml.mechanisms.integer_gaussian import dequantize
 from pdml.mechanisms.masks import Words
@@ -135,8 +134,8 @@ def live(victim: Victim, runs: int, jobs: int = 1) -> SumsTranscript:
 
 
 def _chunk(victim: Victim, runs: int) -> SumsTranscript:
-    place = TemporaryDirectory(prefix="pdml-audit-", dir=MEMORY if MEMORY.is_dir() else None)
-    with threadpool_limits(1), place as folder, ExitStack() as until_the_end:
+    temporary = TemporaryDirectory(prefix="pdml-audit-", dir=MEMORY if MEMORY.is_dir() else None)
+    with threadpool_limits(1), temporary as folder, ExitStack() as until_the_end:
         nodes = [_Machine(Path(folder), name, until_the_end) for name in SERVERS]
         lives = [_life(victim, f"run-{run}", nodes) for run in range(runs)]
     sent, rows, alone, messages, ledgers = zip(*lives, strict=True)
@@ -149,19 +148,17 @@ def _life(
     victim: Victim, job: str, nodes: Sequence["_Machine"]
 ) -> tuple[Words, Words, Words, int, Ledger]:
     """One job, as `SumsTranscript` has many."""
-    contract = _contract(victim, job)
+    terms = _job_terms(victim, job)
     (first, second), spy = nodes[:2], nodes[2]
-    victim_messages, ledger = first.live(contract, member(victim, 0), nodes, dies=True)
-    second_messages, _ = second.live(contract, member(victim, 1), nodes)
+    victim_messages, ledger = first.live(terms, member(victim, 0), nodes, dies=True)
+    second_messages, _ = second.live(terms, member(victim, 1), nodes)
     keys = {node.name: node.identity.public for node in nodes}
     sent, rows = [], []
     for node, message in ((first, victim_messages[0]), (second, second_messages[0])):
-        _, values = wire_messages.open_vector(
-            message, contract, carrier=node.name, me=SPY, keys=keys
-        )
+        _, values = wire_messages.open_vector(message, terms, carrier=node.name, me=SPY, keys=keys)
         sent.append(values[0])
-        rows.append(values[0] - spy.mask(contract, node))
-    alone = rows[0] - second.mask(contract, first)
+        rows.append(values[0] - spy.mask(terms, node))
+    alone = rows[0] - second.mask(terms, first)
     return np.array(sent), np.array(rows), alone, len(victim_messages), ledger
 
 
@@ -175,11 +172,15 @@ class _Machine:
         self.journal = until_the_end.enter_context(closing(Journal(folder / f"{name}.db")))
 
     def live(
-        self, contract: JobTerms, server: Server, nodes: Sequence["_Machine"], dies: bool = False
+        self, terms: JobTerms, server: Server, nodes: Sequence["_Machine"], dies: bool = False
     ) -> tuple[list[bytes], Ledger]:
         """Every different message to the spy, and the ledger; ``dies``: after it has released."""
         others = frozenset(self.journal.released_datasets())
-        holdings = TrainingData(server=server, dataset=f"of {contract.job}", apart_from=others)
+        data = TrainingData(
+            server=deploy(server, terms, self.name),
+            dataset=f"of {terms.job}",
+            apart_from=others,
+        )
         shared = {
             node.name: self.sealing.shared(node.sealing.public)
             for node in nodes
@@ -188,9 +189,9 @@ class _Machine:
 
         def started() -> Participant:
             return Participant(
-                contract,
+                terms,
                 self.name,
-                holdings,
+                data,
                 journal=self.journal,
                 identity=self.identity,
                 keys={node.name: node.identity.public for node in nodes},
@@ -198,27 +199,20 @@ class _Machine:
                 shared=shared,
             )
 
-        party = started()
-        party.advance()
-        messages = [party.message(SPY, 1)]
+        participant = started()
+        participant.advance()
+        messages = [participant.message(SPY, 1)]
         if dies:
-            party = started()
-            messages.append(party.message(SPY, 1))
-        return list(dict.fromkeys(messages)), party.ledger
+            participant = started()
+            messages.append(participant.message(SPY, 1))
+        return list(dict.fromkeys(messages)), participant.ledger
 
-    def mask(self, contract: JobTerms, other: "_Machine") -> Words:
+    def mask(self, terms: JobTerms, other: "_Machine") -> Words:
         """What an earlier node has added for this one."""
         secret = self.sealing.shared(other.sealing.public)
-        seed = masks.derive_seed(secret, job=contract.digest, server=self.name, other=other.name)
-        return masks.words(seed, contract.shape[1])
+        seed = masks.derive_seed(secret, job=terms.digest, server=self.name, other=other.name)
+        return masks.words(seed, terms.shape[1])
 
 
-def _contract(victim: Victim, job: str) -> JobTerms:
-    return JobTerms(
-        job=job,
-        study="0" * 64,
-        plan=victim.plan,
-        servers=SERVERS,
-        edges=tuple(combinations(range(len(SERVERS)), 2)),
-        rows=victim.rows,
-    )
+def _job_terms(victim: Victim, job: str) -> JobTerms:
+    return JobTerms.for_study(victim.study(SERVERS), victim.plan, job)

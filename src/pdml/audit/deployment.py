@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased
-from pdml.audit.victim import Victim
+from pdml.audit.victim import Victim, deploy
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.crypto.signing import Identity
 from pdml.node.job.participant import Participant, TrainingData
@@ -52,20 +52,20 @@ def live(worlds: tuple[Victim, Victim], world: int, runs: int, jobs: int) -> Rou
 
 def claimed_events(victim: Victim) -> tuple[Event, ...]:
     """What the plan says that a life releases."""
-    return _contract(victim).plan.events(_server(victim, Simulated(0)).place)
+    return _job_terms(victim).plan.events(_server(victim, Simulated(0)).spec)
 
 
 def _chunk(worlds: tuple[Victim, Victim], world: int, runs: int) -> RoundsTranscript:
     victim = worlds[world]
     twins = [_Twin(world_victim) for world_victim in worlds]
     sent, iterates, uncounted = [], [], ""
-    folder = MEMORY if MEMORY.is_dir() else None
+    parent = MEMORY if MEMORY.is_dir() else None
     with (
         threadpool_limits(1),
-        TemporaryDirectory(prefix="pdml-audit-", dir=folder) as place,
-        closing(Journal(Path(place) / "journal.db")) as journal,
+        TemporaryDirectory(prefix="pdml-audit-", dir=parent) as folder,
+        closing(Journal(Path(folder) / "journal.db")) as journal,
     ):
-        home = _Home(Path(place), journal, victim)
+        home = _Home(Path(folder), journal, victim)
         for run in range(runs):
             messages, ledger = home.life(run)
             first = dict(reversed(messages))  # of each round, should there be several
@@ -95,43 +95,43 @@ class _Home:
     def life(self, run: int) -> tuple[list[tuple[int, Array]], Ledger]:
         """Every different message with its round, as they came, and the ledger at the end."""
         victim, source = self.victim, Secure()
-        contract = _contract(victim, f"run-{run}")
-        holdings = TrainingData(
+        terms = _job_terms(victim, f"run-{run}")
+        data = TrainingData(
             server=_server(victim, source),
             dataset=f"of run {run}",
             apart_from=frozenset(self.journal.released_datasets()),
         )
-        party = self._started(contract, holdings, source)
-        party.advance()
-        messages = {party.message(NEIGHBOUR, 1): 1}
-        party = self._started(contract, holdings, source)  # it had died
+        participant = self._started(terms, data, source)
+        participant.advance()
+        messages = {participant.message(NEIGHBOUR, 1): 1}
+        participant = self._started(terms, data, source)  # it had died
         for t, vector in enumerate(victim.messages[1:], start=2):
-            party.accept(NEIGHBOUR, self._sign_vector(contract, t - 1, vector))
-            party.advance()
+            participant.accept(NEIGHBOUR, self._sign_vector(terms, t - 1, vector))
+            participant.advance()
             for round_number in (
                 1,
                 t,
             ):  # the first one once more: the same bytes, or one message too many
-                messages.setdefault(party.message(NEIGHBOUR, round_number), round_number)
+                messages.setdefault(participant.message(NEIGHBOUR, round_number), round_number)
         return [
-            (t, self._opened(contract, message)) for message, t in messages.items()
-        ], party.ledger
+            (t, self._opened(terms, message)) for message, t in messages.items()
+        ], participant.ledger
 
-    def _started(self, contract: JobTerms, holdings: TrainingData, source: Secure) -> Participant:
+    def _started(self, terms: JobTerms, data: TrainingData, source: Secure) -> Participant:
         return Participant(
-            contract,
+            terms,
             VICTIM,
-            holdings,
+            data,
             journal=self.journal,
             identity=self.keys[VICTIM],
             keys=self.public,
             source=source,
         )
 
-    def _sign_vector(self, contract: JobTerms, t: int, values: Array) -> bytes:
+    def _sign_vector(self, terms: JobTerms, t: int, values: Array) -> bytes:
         """The neighbour's own release of round t."""
         return wire_messages.vector(
-            contract,
+            terms,
             self.keys[NEIGHBOUR],
             sender=NEIGHBOUR,
             recipient=VICTIM,
@@ -139,9 +139,9 @@ class _Home:
             payload=wire_messages.packed(values),
         )
 
-    def _opened(self, contract: JobTerms, message: bytes) -> Array:
+    def _opened(self, terms: JobTerms, message: bytes) -> Array:
         return wire_messages.open_vector(
-            message, contract, carrier=VICTIM, me=NEIGHBOUR, keys=self.public
+            message, terms, carrier=VICTIM, me=NEIGHBOUR, keys=self.public
         )[1]
 
 
@@ -151,7 +151,7 @@ class _Twin:
     def __init__(self, victim: Victim) -> None:
         self.victim, source = replace(victim, randomise=False), Simulated(0)
         server = _server(self.victim, source)
-        sharp = victim.plan.tolerance_for(server.place) / 1000
+        sharp = victim.plan.tolerance_for(server.spec) / 1000
         quiet = replace(victim.plan, noise_scale=0.0, objective_noise="none", tolerance=sharp)
         self.node = Node(server, quiet, source)
 
@@ -166,18 +166,11 @@ class _Twin:
 
 def _server(victim: Victim, source: Simulated | Secure) -> Server:
     """Beside the neighbour."""
-    server = victim.server(source)
-    return replace(server, place=replace(server.place, server=INDEX))
+    return deploy(victim.server(source), _job_terms(victim), VICTIM)
 
 
-def _contract(victim: Victim, job: str = "run") -> JobTerms:
+def _job_terms(victim: Victim, job: str = "run") -> JobTerms:
     """The neighbour's θ is half as wide, so that a mix-up shows."""
     scale = victim.plan.iterates(0, 1).scale
-    return JobTerms(
-        job=job,
-        study="0" * 64,
-        plan=replace(victim.plan, noise_scale=(scale / 2, scale)),
-        servers=(NEIGHBOUR, VICTIM),
-        edges=((0, INDEX),),
-        rows=victim.rows,
-    )
+    plan = replace(victim.plan, noise_scale=(scale / 2, scale))
+    return JobTerms.for_study(victim.study((NEIGHBOUR, VICTIM)), plan, job)

@@ -56,7 +56,7 @@ def gradient_difference(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 def _without_theta(victim: Victim, seed: int) -> Finding:
     differences = recover(victim, seed)
-    tolerance = victim.plan.tolerance_for(victim.place)
+    tolerance = victim.plan.tolerance_for(victim.spec)
     off = float(np.linalg.norm(differences.guessed - differences.true, axis=(1, 2)).max())
     exact = off <= 2 * tolerance + 1e-9
     claim = victim.claim("features", 1e-6)

@@ -198,7 +198,7 @@ def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
         classes=classes,
     )
     if rng.random() < 0.3:  # a tolerance that weighs as much as the record itself
-        coarse = float(rng.uniform(0.1, 1.0)) * 100 * plan.tolerance_for(first.place)
+        coarse = float(rng.uniform(0.1, 1.0)) * 100 * plan.tolerance_for(first.spec)
         first = replace(first, plan=replace(plan, tolerance=coarse))
     labels = first.labels.copy()
     labels[0] = (labels[0] + rng.integers(1, classes)) % classes

@@ -39,7 +39,7 @@ class World(Protocol):
     def plan(self) -> TrainingPlan: ...
 
     @property
-    def place(self) -> ServerSpec: ...
+    def spec(self) -> ServerSpec: ...
 
     @property
     def trainings(self) -> int:
@@ -107,9 +107,9 @@ def exact_rows(victim: World) -> Array:
 
 def kinds(victim: World) -> IntArray:
     """Of every number of a release, its index in `KINDS`; -1 for V, which has no noise."""
-    width = victim.place.width
+    width = victim.spec.width
     rows, columns = np.triu_indices(width)
-    labels = np.zeros(victim.place.codes * width, dtype=np.int64)
+    labels = np.zeros(victim.spec.codes * width, dtype=np.int64)
     return np.concatenate([labels, np.where(rows == columns, 1, 2), [-1]])
 
 

@@ -7,20 +7,26 @@ is all that matters, and no federation is run. That the engines release the same
 is tested to the bit in tests/training and tests/node.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import inf, sqrt
 
 import numpy as np
 
 from pdml._types import Array, IntArray
-from pdml.accounting import Ledger
+from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
 from pdml.audit.confidence import DELTAS
+from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated, Source
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm import labels
-from pdml.planning.server_spec import RowSpec, ServerSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
+from pdml.study.schema.parse_servers import ServerEntry
 from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Node, Server
 
@@ -65,7 +71,7 @@ class Victim:
                 reported[:1], np.array([self.epsilon]), self.classes, source.stream(LABELS)
             )
         codes = labels.codes(reported, self.epsilon, self.classes)
-        return Server(self.place, self.matrix, codes)
+        return Server(self.spec, self.matrix, codes)
 
     def by_report(self) -> list[Server]:
         """The server for every label that record 0 may have been reported with."""
@@ -91,30 +97,44 @@ class Victim:
         return np.repeat(reports[:, None], self.trainings, axis=1)
 
     @property
-    def place(self) -> ServerSpec:
+    def spec(self) -> ServerSpec:
         """Server 0 of ``n_servers``, all of whose labels have the same ε."""
-        return ServerSpec(
-            server=0,
-            n_servers=self.n_servers,
-            degree=self.degree,
-            records=len(self.matrix),
-            epsilons=(self.epsilon,),
-            **vars(self.rows),
-        )
-
-    @property
-    def rows(self) -> RowSpec:
-        """What its rows are."""
-        return RowSpec(
+        rows = RowSpec(
             width=self.matrix.shape[1],
             classes=self.classes,
             norm_bound=self.norm_bound,
             menu=(self.epsilon,),
         )
+        return TrainingTerms(rows=rows, n_servers=self.n_servers).server_spec(
+            0, records=len(self.matrix), epsilons=(self.epsilon,), degree=self.degree
+        )
+
+    def study(self, servers: Sequence[str]) -> Study:
+        """A study under which it is deployed: everybody linked to everybody, rows as wide, labels
+        with the same ε.
+        """
+        return Study(
+            id="audit",
+            title="Attacked",
+            question="Which is it?",
+            classes=tuple(f"class {k}" for k in range(self.classes)),
+            menu=(self.epsilon,),
+            default_epsilon=self.epsilon,
+            encoder=Encoder(
+                attributes=tuple(
+                    Number(name=f"x{k}", low=0, high=1) for k in range(1, self.matrix.shape[1])
+                )
+            ),
+            servers=tuple(
+                ServerEntry(name=name, url=f"https://{name}.example") for name in servers
+            ),
+            edges=tuple(combinations(servers, 2)),
+            budget=Budget(features_epsilon=1.0),
+        )
 
     def events(self) -> tuple[Event, ...]:
         """What the plan says that one training releases."""
-        return self.plan.events(self.place)
+        return self.plan.events(self.spec)
 
     def claim(self, data: str, delta: float, colluding: int | None = None) -> float:
         """The ledger's ε at δ against the other servers, or so many of them: joint with the flip if
@@ -171,6 +191,14 @@ class Victim:
                 objective_bound=bound,
             ),
         )
+
+
+def deploy(server: Server, terms: JobTerms, name: str) -> Server:
+    """The server as the member ``name`` of a job."""
+    spec = terms.training.server_spec(
+        terms.index(name), records=server.spec.records, epsilons=server.spec.epsilons
+    )
+    return replace(server, spec=spec)
 
 
 def response(truth: Array, epsilon: float) -> Array:

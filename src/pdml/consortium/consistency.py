@@ -21,7 +21,7 @@ from pdml.node.protocol.signed_statement import (
     NeighbourReleases,
     Statement,
     digest_of,
-    place_of,
+    spec_of,
 )
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
@@ -225,9 +225,9 @@ def _total(contract: JobTerms, statements: Mapping[str, Statement]) -> Iterator[
     if not contract.masked or len(statements) < len(contract.servers):
         return
     rows = {name: statement.vector(contract)[0] for name, statement in statements.items()}
-    places = [place_of(statement, contract) for statement in statements.values()]
+    specs = [spec_of(statement, contract) for statement in statements.values()]
     if sums_participant.inconsistent_with_record_counts(
-        masks.total(rows, contract.servers), contract, places
+        masks.total(rows, contract.servers), contract, specs
     ):
         wrong = "the total of the masked sums is none that so many records can have"
         sentence = f"{wrong}: some server sent another row than its own, and masks hide which"

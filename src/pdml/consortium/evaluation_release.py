@@ -22,7 +22,6 @@ from pdml.files import write_private
 from pdml.mechanisms.randomness import Secure, Source, source_named
 from pdml.model.model import Model
 from pdml.model.private_evaluation import CountedEvaluation, count, exact_counts, pooled
-from pdml.node.job import training_data
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import UNITS
 from pdml.node.storage.journal import Journal
@@ -31,6 +30,7 @@ from pdml.node.storage.node_dir import NodeDirectory
 from pdml.simulation.table_training import Readable, labelled_rows
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
+from pdml.study.schema import budget_checks
 from pdml.tables import Table, read_table
 from pdml.training.count_release import BINS, Counting
 
@@ -121,7 +121,7 @@ def evaluate_at_node(
     - These records have an account of their own in the journal, within the study's budget.
     """
     study, source = home.checked_study(), _source(simulated_noise)
-    training_data.check_budget_bounds(study)
+    budget_checks.check(study)
     _check_model(study, home, model)
     read = table if isinstance(table, Table) else read_table(table)
     x, truth = labelled_rows(model, read, label)

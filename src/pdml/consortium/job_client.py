@@ -14,7 +14,7 @@ from pdml import _validate
 from pdml.consortium.result_folder import DrawPage, SignedResult, assemble, write_result
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.model.model import Model
-from pdml.node.job import build_statement, sums_participant, training_data
+from pdml.node.job import build_statement, sums_participant
 from pdml.node.job.participant import TrainingData
 from pdml.node.protocol import equivocation
 from pdml.node.protocol.job_offer import LONGEST_START
@@ -114,11 +114,11 @@ class JobResult:
         if data.dataset != self.dataset:
             return None
         server, outcome = data.server, self.result.outcome
-        row = outcome.parts[server.place.server].released
+        row = outcome.parts[server.spec.server].released
         if contract.masked:
             row = sums_participant.unmasked(row, contract, name, shared)
         sums = sums_release.exact(server, contract.plan)
-        return outcome.local_model(self.result.study, server.place, sums, row)
+        return outcome.local_model(self.result.study, server.spec, sums, row)
 
 
 def train_nodes(
@@ -182,7 +182,7 @@ def train_nodes(
     why = "a node that has accepted a job does no other until it begins"
     _validate.real("start_timeout", start_timeout, low=1, high=LONGEST_START, why=why)
     name = job or job_name(study)
-    contract = training_data.make_job_terms(study, resolve_study_plan(study, plan), name)
+    contract = JobTerms.for_study(study, resolve_study_plan(study, plan), name)
     home = NodeDirectory.open(Path(node))
     if home.study().hash != contract.study:
         raise InvalidInput(
@@ -320,7 +320,7 @@ def _statements(home: NodeDirectory, job: str) -> tuple[Study, JobTerms, dict[st
             raise InvalidInput(f"job {job!r} {where} at {home.name}: there is no result yet")
         plan, under = build_statement.plan_of(entry)
         study = home.revision(under)
-        contract = training_data.make_job_terms(study, plan, job)
+        contract = JobTerms.for_study(study, plan, job)
         return study, contract, journal.statements(job), entry.dataset
     finally:
         journal.close()

@@ -97,7 +97,7 @@ class ConsortiumResult:
     def weights(self) -> Array:
         """(C, d): the average of the last releases, or what the total of sums tells."""
         if self.contract.plan.method == "sums":
-            return sums_fit.weights(self.total, self.contract.plan, self._place)
+            return sums_fit.weights(self.total, self.contract.plan, self._spec)
         return np.asarray(reduce(np.add, self.releases) / len(self.parts))  # one order everywhere
 
     @cached_property
@@ -107,22 +107,22 @@ class ConsortiumResult:
         """
         if self.contract.plan.method != "sums":
             return None
-        return sums_fit.expected(self.total, self.contract.plan, self._place)
+        return sums_fit.expected(self.total, self.contract.plan, self._spec)
 
     @cached_property
     def intervals(self) -> Intervals:
         """What noise does to each coefficient: a function of what was released."""
         plan = self.contract.plan
         if plan.method == "sums":
-            return intervals.of_sums(self.total, plan, self._place, self.weights)
+            return intervals.of_sums(self.total, plan, self._spec, self.weights)
         return intervals.of_rounds(plan, len(self.parts), self.weights[:, :-1])
 
     @property
-    def _place(self) -> ServerSpec:
+    def _spec(self) -> ServerSpec:
         """The first server's, for what all have in common."""
         first = self.parts[0]
-        return self.contract.place(
-            first.server, records=first.records, epsilons=(first.label_epsilon,)
+        return self.contract.training.server_spec(
+            0, records=first.records, epsilons=(first.label_epsilon,)
         )
 
     @property
@@ -237,9 +237,9 @@ class ConsortiumResult:
             expected=self.expected,
         )
 
-    def local_model(self, study: Study, place: ServerSpec, sums: Sums, row: Units) -> Model:
+    def local_model(self, study: Study, spec: ServerSpec, sums: Sums, row: Units) -> Model:
         """A model for the house of one server, after an exchange of sums."""
-        weights = sums_release.local_weights(sums, row, self.total, self.contract.plan, place)
+        weights = sums_release.local_weights(sums, row, self.total, self.contract.plan, spec)
         public = self.model(study)
         return replace(
             public,
@@ -247,7 +247,7 @@ class ConsortiumResult:
             intercepts=weights[:, -1].copy(),
             provenance={**public.provenance, "keep": sums_fit.LOCAL_USE},
             expected=None,
-            house=self.contract.servers[place.server],
+            house=self.contract.servers[spec.server],
         )
 
     def _transport(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pdml.consortium.consistency import Flaw, Mismatch
 from pdml.consortium.outcome import ConsortiumResult, Part
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write, sync_folder
+from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.signed_statement import Statement, open_statement
 from pdml.study import Study
@@ -69,8 +70,7 @@ class SignedResult:
 
     def _levels(self, statement: Statement) -> tuple[float, ...]:
         """Of the menu, those that may be in use: a statement tells the smallest and the largest."""
-        ends = (statement.epsilon, statement.label_epsilon)
-        return self.study.place(statement.server, records=statement.records, epsilons=ends).epsilons
+        return signed_statement.spec_of(statement, self.contract).epsilons
 
     def _part(self, statement: Statement) -> Part:
         gaps = zip(*(neighbour.apart for neighbour in statement.heard), strict=True)

@@ -29,7 +29,6 @@ from pdml.consortium.result_folder import (
 )
 from pdml.consortium.verdict import Verification
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
-from pdml.node.job import training_data
 from pdml.node.protocol import equivocation, signed_statement
 from pdml.node.protocol.equivocation import EquivocationProof
 from pdml.node.protocol.job_terms import JobTerms
@@ -304,16 +303,14 @@ class _FolderCheck:
 
 def _statement_limit(study: Study) -> Callable[[str], int]:
     """The most bytes that a server's statement can have under this study, whatever the job."""
-    jobs = training_data.largest_job_terms(study)
+    jobs = JobTerms.largest(study)
     return lambda server: max((signed_statement.most_bytes(job, server) for job in jobs), default=0)
 
 
 def _contract(study: Study, server: str, data: bytes) -> JobTerms:
     """The job that ``server`` says it was."""
     statement = signed_statement.signed_by(data, server, study.signing_keys)
-    return training_data.make_job_terms(
-        study, TrainingPlan.from_dict(dict(statement.plan)), statement.job
-    )
+    return JobTerms.for_study(study, TrainingPlan.from_dict(dict(statement.plan)), statement.job)
 
 
 def _version(model: bytes) -> int:

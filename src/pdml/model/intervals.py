@@ -65,18 +65,18 @@ class Intervals:
 
 
 def of_sums(
-    total: Units, plan: TrainingPlan, place: ServerSpec, weights: Array, *, intercept: bool = True
+    total: Units, plan: TrainingPlan, spec: ServerSpec, weights: Array, *, intercept: bool = True
 ) -> Intervals:
     """After one exchange of sums, by its total."""
     with single_thread():
-        fit = sums_fit.fit_total(total, plan, place, intercept)
-        stddevs = deviations(*fit, plan.loss_for(place.classes)) / place.norm_bound
+        fit = sums_fit.fit_total(total, plan, spec, intercept)
+        stddevs = deviations(*fit, plan.loss_for(spec.classes)) / spec.norm_bound
     columns = slice(-1) if intercept else slice(None)
     return Intervals(
         coefficients=weights[:, columns],
         deviations=stddevs[:, columns],
-        covers=OF_CODES if place.blocks else OF_SUMS,
-        whole=not place.blocks,
+        covers=OF_CODES if spec.blocks else OF_SUMS,
+        whole=not spec.blocks,
     )
 
 

@@ -180,8 +180,9 @@ def estimates(
 def _with_plan(
     outlook: Outlook, study: Study, plan: TrainingPlan, server: str, epsilons: Sequence[float]
 ) -> Outlook:
-    place = study.place(server, records=outlook.records, epsilons=epsilons)
-    ledger = Ledger(((place.flip(), *plan.events(place)),), source="planned", classes=place.classes)
+    index = study.index(server)
+    spec = study.terms.server_spec(index, records=outlook.records, epsilons=epsilons)
+    ledger = Ledger(((spec.flip(), *plan.events(spec)),), source="planned", classes=spec.classes)
     budget = study.budget or Budget(features_delta=ledger.delta, labels_delta=ledger.delta)
     rows = []
     for data in ("features", "label"):
@@ -189,7 +190,7 @@ def _with_plan(
         profile = ledger.profile(data, "other servers", 0, colluding=budget.colluding)
         name = study_summary.SUBJECTS[data]
         rows.append(Spending(name, profiles.epsilon_at(profile, delta), allowed, delta))
-    safe = None if study.budget is None else plan.last_safe_round(place, budget=study.budget)
+    safe = None if study.budget is None else plan.last_safe_round(spec, budget=study.budget)
     return replace(
         outlook,
         rounds=plan.rounds,

@@ -1,7 +1,9 @@
-"""One server's place in a training: everything public that its events depend on."""
+"""What is public about a training beside its plan: `TrainingTerms`, and the `ServerSpec` of every
+server, which is made of them alone.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Self
 
 import numpy as np
@@ -15,25 +17,32 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.coded_rows import Block
 
+WORDS = "words"  # of a field: what an operator calls it
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowSpec:
-    """What a row of a training is at every server alike: public, and made once for a study
-    (`Study.rows`) or a simulation. Whatever a server's place or a job's contract needs of it, it
-    asks here.
+    """What a row of a training is at every server alike: public, and a part of its
+    `TrainingTerms`. A new field is added here, and where rows are described: `Study.terms`,
+    a simulation, and a planner's `Sizes`.
     """
 
-    width: int  # d, the features with the constant one
-    classes: int = 2  # K
-    norm_bound: float = 1.0  # B, the longest a record may be
-    blocks: tuple[Block, ...] = ()  # Columns of answers that went through a coin, as the label did
-    in_clear: bool = True  # Whether the server has other answers as they are
+    # d, the features with the constant one
+    width: int = field(metadata={WORDS: "number of columns"})
+    classes: int = field(default=2, metadata={WORDS: "number of classes"})  # K
+    # B, the longest a record may be
+    norm_bound: float = field(default=1.0, metadata={WORDS: "norm bound"})
+    # Columns of answers that were randomised, as the label was
+    blocks: tuple[Block, ...] = field(default=(), metadata={WORDS: "randomised answers"})
+    # Whether the server has other answers as they are
+    in_clear: bool = field(default=True, metadata={WORDS: "answers that are not randomised"})
     # The constant entry of a typical record, in units of B, where an encoder knows it; else 0
-    constant: float = 0.0
-    menu: tuple[float, ...] = ()  # The label ε that people may choose, where a study fixes them
+    constant: float = field(default=0.0, metadata={WORDS: "encoder"})
+    # The label ε that people may choose, where a study fixes them
+    menu: tuple[float, ...] = field(default=(), metadata={WORDS: "menu of epsilons"})
     # A digest of how answers become a row, where an encoder fixes it; else "": then no two
     # trainings are taken to move by the same row
-    encoding: str = ""
+    encoding: str = field(default="", metadata={WORDS: "encoder"})
 
     def __post_init__(self) -> None:
         _validate.integer("width", self.width, low=1)
@@ -49,13 +58,16 @@ class RowSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec(RowSpec):
-    """What the events of one server depend on, beside the plan: public sizes, and no record."""
+    """What the events of one server depend on, beside the plan: public sizes, and no record.
+    `TrainingTerms.server_spec` makes it.
+    """
 
-    server: int  # i, its index
-    n_servers: int  # n
-    degree: float  # N_i, its links
-    records: int  # m_i
-    epsilons: tuple[float, ...]  # The distinct label ε in use, in any order; kept ascending
+    server: int = field(metadata={WORDS: "position among the servers"})  # i
+    n_servers: int = field(metadata={WORDS: "number of servers"})  # n
+    degree: float = field(metadata={WORDS: "number of links"})  # N_i
+    records: int = field(metadata={WORDS: "number of records"})  # m_i
+    # The distinct label ε in use, in any order; kept ascending
+    epsilons: tuple[float, ...] = field(metadata={WORDS: "label epsilons"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,37 +84,20 @@ class ServerSpec(RowSpec):
         _validate.real("epsilons", used[-1], low=0)  # NaN is last
         object.__setattr__(self, "epsilons", tuple(used.tolist()))
 
-    @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        server: int,
-        rows: RowSpec,
-        *,
-        records: int,
-        epsilons: Sequence[float],
-    ) -> Self:
-        """The place of ``server`` in ``graph``, which knows n and N_i.
-
-        Guarantees
-        ----------
-        - Every level of the menu from the smallest to the largest of ``epsilons`` counts as in use:
-          that is all that others are told, and everybody's ledger must say the same.
-        """
-        low, high = min(epsilons), max(epsilons)
-        return cls(
-            server=server,
-            n_servers=graph.n,
-            degree=int(graph.degrees[server]),
-            records=records,
-            epsilons=(*epsilons, *(level for level in rows.menu if low <= level <= high)),
-            **{field.name: getattr(rows, field.name) for field in fields(RowSpec)},
-        )
-
     @property
     def epsilon(self) -> float:
         """The smallest label ε: it has the largest κ, which fixes the sensitivity."""
         return self.epsilons[0]
+
+    def differences(self, other: "ServerSpec") -> list[str]:
+        """What differs between two specs, as an operator calls it."""
+        return list(
+            dict.fromkeys(
+                spec_field.metadata[WORDS]
+                for spec_field in fields(self)
+                if getattr(self, spec_field.name) != getattr(other, spec_field.name)
+            )
+        )
 
     @property
     def label_epsilon(self) -> float:
@@ -126,6 +121,43 @@ class ServerSpec(RowSpec):
     def record_shift(self, loss: Loss) -> float:
         """How far one record can move m_i times the gradient; ∞ if the loss has steep ends."""
         return labels.record_shift(self.epsilon, self.norm_bound, loss, self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingTerms:
+    """What all parties of a training know beside its plan: how many servers train, who is linked
+    to whom, and what a row is.
+    """
+
+    rows: RowSpec
+    n_servers: int  # n
+    links: Graph | None = None  # None where a forecast has no graph
+
+    @classmethod
+    def over(cls, links: Graph, rows: RowSpec) -> Self:
+        """The terms of a training along these links."""
+        return cls(rows=rows, n_servers=links.n, links=links)
+
+    def server_spec(
+        self, server: int, *, records: int, epsilons: Sequence[float], degree: float = 0.0
+    ) -> ServerSpec:
+        """The spec of ``server``, which has so many records, their labels with these ε;
+        ``degree`` where there is no graph.
+
+        Guarantees
+        ----------
+        - Every level of the menu from the smallest to the largest of ``epsilons`` counts as in use:
+          that is all that others are told, and everybody's ledger must say the same.
+        """
+        low, high = min(epsilons), max(epsilons)
+        return ServerSpec(
+            server=server,
+            n_servers=self.n_servers,
+            degree=degree if self.links is None else int(self.links.degrees[server]),
+            records=records,
+            epsilons=(*epsilons, *(level for level in self.rows.menu if low <= level <= high)),
+            **{field.name: getattr(self.rows, field.name) for field in fields(RowSpec)},
+        )
 
 
 def answers_of(blocks: Sequence[Block]) -> tuple[AnswerFlipped, ...]:

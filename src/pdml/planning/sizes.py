@@ -15,7 +15,7 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.attribute_noise import Answer, blocks_of
-from pdml.planning.server_spec import ServerSpec, answers_of
+from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms, answers_of
 from pdml.planning.training_plan import TrainingPlan
 
 
@@ -73,12 +73,12 @@ class Sizes:
             )
 
     @classmethod
-    def of(cls, places: Sequence[ServerSpec], epsilons: Array) -> Self:
-        """Of servers in these places, whose people chose these ε."""
-        first, largest = places[0], float(np.max(epsilons))
+    def of(cls, specs: Sequence[ServerSpec], epsilons: Array) -> Self:
+        """Of these servers, whose people chose these ε."""
+        first, largest = specs[0], float(np.max(epsilons))
         smallest = float(np.min(epsilons))
         sizes = cls(
-            records=tuple(place.records for place in places),
+            records=tuple(spec.records for spec in specs),
             width=first.width,
             epsilon=largest,
             classes=first.classes,
@@ -138,24 +138,21 @@ class Sizes:
             reports=float(_four_digits(int(self.reports))),
         )
 
-    def place(self, graph: Graph, server: int) -> ServerSpec:
-        """One server's: each has people of all kinds."""
-        return replace(self.apart(server), server=server, degree=float(graph.degrees[server]))
-
-    def apart(self, server: int) -> ServerSpec:
-        """The same without links, of which an exchange of sums knows nothing."""
-        return ServerSpec(
-            server=0,
-            n_servers=len(self.records),
-            degree=0.0,
-            records=self.records[server],
-            epsilons=self.epsilon_range,
+    @property
+    def rows(self) -> RowSpec:
+        """What a row is."""
+        return RowSpec(
             width=self.width,
             classes=self.classes,
             norm_bound=self.norm_bound,
             blocks=blocks_of(self.answers),
             in_clear=self.in_clear,
         )
+
+    def server_spec(self, server: int, graph: Graph | None = None) -> ServerSpec:
+        """One server's: each has people of all kinds. An exchange of sums knows no links."""
+        terms = TrainingTerms(rows=self.rows, n_servers=len(self.records), links=graph)
+        return terms.server_spec(server, records=self.records[server], epsilons=self.epsilon_range)
 
 
 def _four_digits(count: int) -> int:
@@ -177,8 +174,8 @@ class Row:
 
 def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) -> Ledger:
     """The real ledger of a whole training under ``plan``, before it starts."""
-    places = (sizes.place(graph, i) for i in range(graph.n))
-    events = tuple((sizes.flip(), *plan.events(place)) for place in places)
+    specs = (sizes.server_spec(i, graph) for i in range(graph.n))
+    events = tuple((sizes.flip(), *plan.events(spec)) for spec in specs)
     return Ledger(events, source="planned", delta=delta, classes=sizes.classes)
 
 

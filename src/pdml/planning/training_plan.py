@@ -213,17 +213,17 @@ class TrainingPlan:
         """μ_i = a/n + 2βN_i: the strong convexity of server i's primal problem."""
         return self.regularization / n_servers + 2 * self.penalty * degree
 
-    def tolerance_for(self, place: ServerSpec) -> float:
+    def tolerance_for(self, spec: ServerSpec) -> float:
         """The certified gradient norm asked of server i; public, as it depends on m_i, ε and B
         only.
         """
         if self.tolerance is not None:
-            return self._for_server("tolerance", place.server, place.n_servers)
-        loss = self.loss_for(place.classes)
-        shift = place.record_shift(loss)
+            return self._for_server("tolerance", spec.server, spec.n_servers)
+        loss = self.loss_for(spec.classes)
+        shift = spec.record_shift(loss)
         if not np.isfinite(shift):  # square loss: no record bound, so the label's alone
-            shift = place.label_shift(loss)
-        return 0.01 * shift / place.records
+            shift = spec.label_shift(loss)
+        return 0.01 * shift / spec.records
 
     def sum_stddevs(self, n_servers: int) -> tuple[float, float]:
         """(σ of every number of Q_i, σ of S_i's diagonal) that each of so many servers adds."""
@@ -246,20 +246,20 @@ class TrainingPlan:
                 )
         return stddevs
 
-    def noise_of_total(self, place: ServerSpec, *, parts: int | None = None) -> Noise:
-        """Of the sums of ``parts`` of n servers added up, by default of all, whichever's place."""
-        label, square = self.sum_stddevs(place.n_servers)
-        many = sqrt(place.n_servers if parts is None else parts)
-        code_variance = coded_rows.variance(place.blocks, place.width)
+    def noise_of_total(self, spec: ServerSpec, *, parts: int | None = None) -> Noise:
+        """Of the sums of ``parts`` of n servers added up, by default of all, whichever's spec."""
+        label, square = self.sum_stddevs(spec.n_servers)
+        many = sqrt(spec.n_servers if parts is None else parts)
+        code_variance = coded_rows.variance(spec.blocks, spec.width)
         return Noise(label=many * label, square=many * square, coded=code_variance)
 
-    def _sums_event(self, place: ServerSpec) -> SumsReleased:
+    def _sums_event(self, spec: ServerSpec) -> SumsReleased:
         """What one exchange of sums releases."""
-        loss, epsilon = self.loss_for(place.classes), place.label_epsilon
-        shifts = statistics.shifts(epsilon, place.norm_bound, loss, place.classes)
-        label, square = self.sum_stddevs(place.n_servers)
-        summing = statistics.rounding(place.records) * max(shifts.record, shifts.square)
-        grid = place.width * place.codes**0.5 * integer_gaussian.UNIT
+        loss, epsilon = self.loss_for(spec.classes), spec.label_epsilon
+        shifts = statistics.shifts(epsilon, spec.norm_bound, loss, spec.classes)
+        label, square = self.sum_stddevs(spec.n_servers)
+        summing = statistics.rounding(spec.records) * max(shifts.record, shifts.square)
+        grid = spec.width * spec.codes**0.5 * integer_gaussian.UNIT
         fixed = summing + grid
         return SumsReleased(
             label_stddev=label,
@@ -269,16 +269,16 @@ class TrainingPlan:
             square_shift=shifts.square + fixed,
             fixed_shift=fixed,
             epsilon=epsilon,
-            hidden_among=1 if self.colluding is None else place.n_servers,
-            encoding=place.encoding,
+            hidden_among=1 if self.colluding is None else spec.n_servers,
+            encoding=spec.encoding,
         )
 
-    def events(self, place: ServerSpec) -> tuple[Event, ...]:
+    def events(self, spec: ServerSpec) -> tuple[Event, ...]:
         """What a server will have released after all rounds: known before the first one.
 
         Parameters
         ----------
-        place : Place
+        spec : Place
             The server's.
 
         Returns
@@ -293,18 +293,18 @@ class TrainingPlan:
           so that the ledger need not know the source.
         """
         if self.method == "sums":
-            return (self._sums_event(place),)
-        size, n = place.width * place.codes, place.n_servers
+            return (self._sums_event(spec),)
+        size, n = spec.width * spec.codes, spec.n_servers
         grid = rounding_shift(size)
-        loss, records = self.loss_for(place.classes), place.records
-        label, record = place.label_shift(loss) / records, place.record_shift(loss) / records
+        loss, records = self.loss_for(spec.classes), spec.records
+        label, record = spec.label_shift(loss) / records, spec.record_shift(loss) / records
         rounding = (
             label * records**2 * 2.0**-52
         )  # of the sum over m_i records in q_i, on both neighbours
         label, record = label + rounding, record + rounding
-        slack = 2 * self.tolerance_for(place)
-        ridge = self.ridge(place.degree, n)
-        eta, theta = self.objective(), self.iterates(place.server, n)
+        slack = 2 * self.tolerance_for(spec)
+        ridge = self.ridge(spec.degree, n)
+        eta, theta = self.objective(), self.iterates(spec.server, n)
         first = ObjectiveNoised(
             kind=eta.kind,
             bound=eta.bound,
@@ -313,7 +313,7 @@ class TrainingPlan:
             n_servers=n,
             label_shift=label + grid / n,
             fixed_shift=rounding + grid / n,
-            encoding=place.encoding,
+            encoding=spec.encoding,
         )
         sent = (
             IterateReleased(
@@ -327,12 +327,12 @@ class TrainingPlan:
         )
         return (first, *sent)
 
-    def last_safe_round(self, place: ServerSpec, *, budget: Budget, most: int = MOST_ROUNDS) -> int:
+    def last_safe_round(self, spec: ServerSpec, *, budget: Budget, most: int = MOST_ROUNDS) -> int:
         """The last round that a budget allows this plan's noise at one server.
 
         Parameters
         ----------
-        place : Place
+        spec : Place
             The server.
         budget : Budget
             The most that the other servers together may learn.
@@ -347,8 +347,8 @@ class TrainingPlan:
         """
         horizon = 1 if self.method == "sums" else min(most, max(self.rounds, 64))
         while True:
-            planned = replace(self, rounds=horizon).events(place)
-            safe = last_safe_round([(place.flip(), *planned)], budget=budget, classes=place.classes)
+            planned = replace(self, rounds=horizon).events(spec)
+            safe = last_safe_round([(spec.flip(), *planned)], budget=budget, classes=spec.classes)
             if safe < horizon or horizon == most or self.method == "sums":
                 return safe
             horizon = min(most, 4 * horizon)

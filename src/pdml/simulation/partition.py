@@ -11,8 +11,7 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import DEAL, Source
 from pdml.numerics.admm import labels, objective, rows
-from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import RowSpec, ServerSpec
+from pdml.planning.server_spec import ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Server
 
@@ -26,10 +25,10 @@ def classes_of(declared: Any, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
         return distinct, index
     classes = np.asarray(declared)
     names = classes.tolist() if classes.ndim == 1 else []
-    place = {name: k for k, name in enumerate(names)}
-    if len(place) < max(2, len(names)):
+    index_of = {name: k for k, name in enumerate(names)}
+    if len(index_of) < max(2, len(names)):
         raise InvalidInput(f"classes must be two or more different names, got {declared!r}")
-    index = np.fromiter((place.get(value, -1) for value in y.tolist()), np.int64, len(y))
+    index = np.fromiter((index_of.get(value, -1) for value in y.tolist()), np.int64, len(y))
     if (index < 0).any():  # the record's number, never its label
         row = int(np.argmin(index)) + 1
         raise DataError(f"y must hold one of the declared classes, got another at record {row}")
@@ -58,12 +57,10 @@ def groups_of(
     return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
 
 
-def places_of(
-    graph: Graph, epsilons: Array, cuts: IntArray, row_spec: RowSpec
-) -> tuple[ServerSpec, ...]:
+def specs_of(terms: TrainingTerms, epsilons: Array, cuts: IntArray) -> tuple[ServerSpec, ...]:
     """Every server's, where records are in the order of their servers."""
     return tuple(
-        ServerSpec.of(graph, i, row_spec, records=b - a, epsilons=_used(epsilons[a:b]))
+        terms.server_spec(i, records=b - a, epsilons=_used(epsilons[a:b]))
         for i, (a, b) in enumerate(pairwise(cuts.tolist()))
     )
 
@@ -76,23 +73,23 @@ def _used(epsilons: Array) -> list[float]:
 
 
 def servers_of(
-    places: Sequence[ServerSpec],
+    specs: Sequence[ServerSpec],
     pooled: Matrix,
     cuts: IntArray,
     reported: IntArray,
     epsilons: Array,
 ) -> list[Server]:
     """Prepared records and reported labels, dealt out to their servers."""
-    codes = labels.codes(reported, epsilons, places[0].classes)
+    codes = labels.codes(reported, epsilons, specs[0].classes)
     return [
-        Server(place, rows.take(pooled, a, b), codes[a:b], pooled)
-        for place, (a, b) in zip(places, pairwise(cuts.tolist()), strict=True)
+        Server(spec, rows.take(pooled, a, b), codes[a:b], pooled)
+        for spec, (a, b) in zip(specs, pairwise(cuts.tolist()), strict=True)
     ]
 
 
 def risks(plan: TrainingPlan, members: Sequence[Server], points: Array) -> Array:
     """(1/n) Σ_i Ĵ_i at the average release of each round: computed from records, without noise."""
-    loss = plan.loss_for(members[0].place.classes)
+    loss = plan.loss_for(members[0].spec.classes)
     weight = plan.regularization / len(members)
     terms = (
         objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)

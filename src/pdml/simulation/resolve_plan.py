@@ -57,7 +57,7 @@ def resolve_plan(
     budget: Budget | None,
     default_budget: Budget,
     *,
-    places: Sequence[ServerSpec],
+    specs: Sequence[ServerSpec],
     epsilons: Array,
     graph: Graph,
 ) -> ResolvedPlan:
@@ -70,7 +70,7 @@ def resolve_plan(
 
     allowed = default_budget if budget is None else budget
     method = overrides.get("method", _implied(overrides))
-    sizes = Sizes.of(places, epsilons)
+    sizes = Sizes.of(specs, epsilons)
     proposal = propose(
         allowed,
         sizes,

@@ -38,7 +38,7 @@ from pdml.model.model import THIS_TRAINING, Model
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph, build
 from pdml.numerics.interval import Range
-from pdml.planning.server_spec import RowSpec, ServerSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation import partition
 from pdml.simulation.privacy_session import (
@@ -205,22 +205,19 @@ class Simulation:
         public = source if self.random_state is not None else Simulated(0)
         order, cuts = partition.groups_of(servers, len(index), self.n_servers, public)
         self.graph_ = build(self.topology, self.n_servers, public.public(TOPOLOGY), self.links)
-        places = partition.places_of(
-            self.graph_,
-            label_epsilons[order],
-            cuts,
-            RowSpec(
-                width=prepared.shape[1],
-                classes=len(self.classes_),
-                norm_bound=float(self.norm_bound),
-                constant=self._form.constant,
-            ),
+        row_spec = RowSpec(
+            width=prepared.shape[1],
+            classes=len(self.classes_),
+            norm_bound=float(self.norm_bound),
+            constant=self._form.constant,
         )
-        agreed = self._resolve_plan(places, label_epsilons)
+        terms = TrainingTerms.over(self.graph_, row_spec)
+        specs = partition.specs_of(terms, label_epsilons[order], cuts)
+        agreed = self._resolve_plan(specs, label_epsilons)
         plan = agreed.plan
         if self.diagnostics and plan.method == "rounds":
             self.leaks_.insert(0, RISK_LEAK)
-        ledger = self._ledger(agreed, places, label_epsilons, order, cuts, source)
+        ledger = self._ledger(agreed, specs, label_epsilons, order, cuts, source)
         plan_rounds = plan.rounds
         plan, ledger = self._within_budget(agreed, ledger)
         pooled = prepared[order]
@@ -230,7 +227,7 @@ class Simulation:
         else:
             sessions[0].memory.add(sessions, Fit.of(whose, ledger))
             reported = sessions[0].memory.randomise_labels(whose[order], *reports)
-        members = partition.servers_of(places, pooled, cuts, reported, label_epsilons[order])
+        members = partition.servers_of(specs, pooled, cuts, reported, label_epsilons[order])
         self._spent, self.rounds_ = ledger, plan.rounds
         self._session = (sessions[0], whose) if sessions else None
         run = local_engine.Run(plan, members, source)
@@ -240,7 +237,7 @@ class Simulation:
             train(run),
             provenance={
                 "parties": "one process held all records and true labels and played every party",
-                "records_per_server": [place.records for place in places],
+                "records_per_server": [spec.records for spec in specs],
                 **self._carried(plan),
                 "noise_source": source.name,
                 "leaks": [leak for leak in self.leaks_ if leak != RISK_LEAK],  # not in the file
@@ -264,7 +261,7 @@ class Simulation:
                 self._warned.add(kind)
         warnings.warn(sentence, kind, stacklevel=4)
 
-    def _resolve_plan(self, places: Sequence[ServerSpec], epsilons: Array) -> ResolvedPlan:
+    def _resolve_plan(self, specs: Sequence[ServerSpec], epsilons: Array) -> ResolvedPlan:
         """The plan and its budget, from public settings and sizes alone."""
         overrides = {name: getattr(self, name) for name in OVERRIDES}
         if self.house and self.plan == AUTO and self.method is None:
@@ -277,7 +274,7 @@ class Simulation:
             {name: value for name, value in overrides.items() if value is not None},
             self.budget,
             Budget(features_epsilon=limit, features_delta=self.delta, colluding=self.colluding),
-            places=places,
+            specs=specs,
             epsilons=epsilons,
             graph=self.graph_,
         )
@@ -295,7 +292,7 @@ class Simulation:
     def _ledger(
         self,
         agreed: ResolvedPlan,
-        places: Sequence[ServerSpec],
+        specs: Sequence[ServerSpec],
         epsilons: Array,
         order: IntArray,
         cuts: IntArray,
@@ -306,15 +303,15 @@ class Simulation:
         """
         classes, events = len(self.classes_), []
         owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
-        for place in places:
-            members = order[cuts[place.server] : cuts[place.server + 1]]
-            owners[members] = place.server
+        for spec in specs:
+            members = order[cuts[spec.server] : cuts[spec.server + 1]]
+            owners[members] = spec.server
             weights[members] = np.minimum(
                 1.0,
                 labels.keep_weight(epsilons[members], classes)
-                / labels.keep_weight(place.epsilon, classes),
+                / labels.keep_weight(spec.epsilon, classes),
             )
-            events.append((place.flip(SIMULATION), *agreed.plan.events(place)))
+            events.append((spec.flip(SIMULATION), *agreed.plan.events(spec)))
         return Ledger(
             tuple(events),
             source=source.name,
@@ -387,7 +384,7 @@ class Simulation:
         if self.on_round is not None:
             self.on_round(1, 1)
         self.history_, self.server_models_ = NO_ROUNDS, []
-        self._total, self._place = done.total, run.servers[0].place
+        self._total, self._spec = done.total, run.servers[0].spec
         self.house_ = [
             replace(
                 self._model(weights, plan),
@@ -397,7 +394,7 @@ class Simulation:
             for i, weights in enumerate(done.local_models)
         ]
         weights, self._gain = sums_fit.fit_with_gain(
-            done.total, plan, self._place, intercept=options["intercept"]
+            done.total, plan, self._spec, intercept=options["intercept"]
         )
         return self._model(weights, plan)
 
@@ -436,7 +433,7 @@ class Simulation:
             model = replace(
                 self._bare,
                 privacy={**self.privacy_.to_dict(), "counted": counted},
-                expected=sums_fit.expected(self._total, plan, self._place)
+                expected=sums_fit.expected(self._total, plan, self._spec)
                 if has_expectation
                 else None,
             )
@@ -467,7 +464,7 @@ class Simulation:
             return intervals.of_rounds(plan, self.graph_.n, self.coef_)
         bias = bool(self.fit_intercept)
         weights = np.hstack([self.coef_, self.intercept_[:, None]]) if bias else self.coef_
-        return intervals.of_sums(self._total, plan, self._place, weights, intercept=bias)
+        return intervals.of_sums(self._total, plan, self._spec, weights, intercept=bias)
 
     @property
     def coef_interval_(self) -> Array:

@@ -69,9 +69,9 @@ class TrainedStudy:
                 setting="method",
             )
         server = _load_training_data(self.study, name, self.data[name]).server
-        row = self.outcome.parts[server.place.server].released
+        row = self.outcome.parts[server.spec.server].released
         return self.outcome.local_model(
-            self.study, server.place, sums_release.exact(server, contract.plan), row
+            self.study, server.spec, sums_release.exact(server, contract.plan), row
         )
 
     @property
@@ -174,9 +174,7 @@ def train_study(
         raise InvalidInput(
             f"engine must be one of {', '.join(ENGINES)}, got {engine!r}", setting="engine"
         )
-    contract = training_data.make_job_terms(
-        study, resolve_study_plan(study, plan), job or job_name(study)
-    )
+    contract = JobTerms.for_study(study, resolve_study_plan(study, plan), job or job_name(study))
     folders = _folders(contract, data)
     datasets = [_load_training_data(study, name, folders[name]) for name in contract.servers]
     source = source_named("secure" if random_state is None else "simulated", random_state)
@@ -229,16 +227,16 @@ def _folders(contract: JobTerms, data: Mapping[str, str | PathLike[str]]) -> dic
 
 def _planned(contract: JobTerms, dataset: TrainingData) -> Part:
     """A server's part before the first round: nothing released, and what all rounds will spend."""
-    place = dataset.server.place
+    spec = dataset.server.spec
     return Part(
-        server=contract.servers[place.server],
-        records=place.records,
+        server=contract.servers[spec.server],
+        records=spec.records,
         released=np.zeros(contract.shape),
         apart=(),
-        label_epsilon=place.label_epsilon,
-        epsilons=place.epsilons,
+        label_epsilon=spec.label_epsilon,
+        epsilons=spec.epsilons,
         randomised_by=dataset.randomised_by,
-        events=contract.plan.events(place),
+        events=contract.plan.events(spec),
     )
 
 

@@ -25,7 +25,7 @@ from pdml.formats import decode
 from pdml.mechanisms.label_flip import micro
 from pdml.mechanisms.randomness import Stream
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import RowSpec, ServerSpec
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.participant_notice import Consent, Notice, Organiser
 from pdml.study.schema import parse_study, toml_lines
@@ -285,13 +285,13 @@ class Study:
 
     def graph(self) -> Graph:
         """The links with servers numbered in the study's order."""
-        place = {server.name: i for i, server in enumerate(self.servers)}
-        return Graph(len(self.servers), tuple((place[a], place[b]) for a, b in self.edges))
+        index = {server.name: i for i, server in enumerate(self.servers)}
+        return Graph(len(self.servers), tuple((index[a], index[b]) for a, b in self.edges))
 
     @cached_property
-    def rows(self) -> RowSpec:
-        """What a row is at every server."""
-        return RowSpec(
+    def terms(self) -> TrainingTerms:
+        """What every training under the study has in common: its links, and what a row is."""
+        rows = RowSpec(
             width=self.width,
             classes=len(self.classes),
             blocks=self.encoder.blocks,
@@ -300,27 +300,11 @@ class Study:
             menu=self.menu,
             encoding=self.encoder.digest,
         )
+        return TrainingTerms.over(self.graph(), rows)
 
-    def place(self, name: str, *, records: int, epsilons: Sequence[float]) -> ServerSpec:
-        """The place of a server in a training.
-
-        Parameters
-        ----------
-        name : str
-            The server's.
-        records : int
-            How many it has; none of them is longer than 1.
-        epsilons : sequence of float
-            The ε of their labels, or the smallest and the largest.
-
-        Returns
-        -------
-        ServerSpec
-            For `TrainingPlan.events`.
-
-        """
-        index = self.servers.index(self.server(name))
-        return ServerSpec.of(self.graph(), index, self.rows, records=records, epsilons=epsilons)
+    def index(self, name: str) -> int:
+        """Which server this is, in the study's order."""
+        return self.servers.index(self.server(name))
 
     def encode(
         self, answers: Mapping[str, object], draws: Sequence[tuple[int, int]] = ()

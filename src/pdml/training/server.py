@@ -8,9 +8,7 @@ where ``heard`` is what the neighbours sent last, zero before round 1.
 `step` finishes round t (dual update with what was heard) and does round t+1 up to its release.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -19,19 +17,18 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
 from pdml.numerics.admm import labels, steps
-from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.admm.rows import stored
 from pdml.numerics.admm.solver import PrimalSolver, worth_compiling
-from pdml.planning.server_spec import RowSpec, ServerSpec
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan, zeros
 
 
 @dataclass(frozen=True)
 class Server:
-    """What one server brings to a training: its place, its records, and their de-biased codes."""
+    """What one server brings to a training: its spec, its records, and their de-biased codes."""
 
-    place: ServerSpec
+    spec: ServerSpec
     matrix: Matrix
     codes: Array  # (m, C)
     pooled: Matrix | None = (
@@ -39,38 +36,19 @@ class Server:
     )
 
     def __post_init__(self) -> None:
-        place, shapes = self.place, (self.matrix.shape, self.codes.shape)
-        if shapes != ((place.records, place.width), (place.records, place.codes)):
+        spec, shapes = self.spec, (self.matrix.shape, self.codes.shape)
+        if shapes != ((spec.records, spec.width), (spec.records, spec.codes)):
             raise InvalidInput(
-                f"the records and codes of a server must be of its place, {place.records} by "
-                f"{place.width} and by {place.codes}, got {shapes[0]} and {shapes[1]}"
+                f"the records and codes of a server must be of its spec, {spec.records} by "
+                f"{spec.width} and by {spec.codes}, got {shapes[0]} and {shapes[1]}"
             )
-
-    @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        index: int,
-        matrix: Matrix,
-        codes: Array,
-        *,
-        epsilons: Sequence[float],
-        classes: int = 2,
-        norm_bound: float = 1.0,
-        pooled: Matrix | None = None,
-    ) -> Self:
-        """Server ``index`` of ``graph``; its sizes are those of its records."""
-        records, width = matrix.shape
-        rows = RowSpec(width=width, classes=classes, norm_bound=norm_bound)
-        place = ServerSpec.of(graph, index, rows, records=records, epsilons=epsilons)
-        return cls(place, matrix, codes, pooled)
 
     def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:
         """q_i - η_i/n, with η_i drawn from this server's own stream."""
         mean = labels.label_mean(self.matrix, self.codes, loss)
-        noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.place.server))
-        reach = self.place.label_shift(loss)  # at least |q_i|, and public
-        return source.less_share(mean, noise, self.place.n_servers, reach)
+        noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.spec.server))
+        reach = self.spec.label_shift(loss)  # at least |q_i|, and public
+        return source.less_share(mean, noise, self.spec.n_servers, reach)
 
 
 def compiles(server: Server, plan: TrainingPlan) -> bool:
@@ -109,16 +87,16 @@ class Node:
         use_numba: bool = False,
     ) -> None:
         """``linear``: q_i - η_i/n as an earlier life of this node drew it; None draws η_i."""
-        self.server, self.plan, place = server, plan, server.place
-        loss = plan.loss_for(place.classes)
+        self.server, self.plan, spec = server, plan, server.spec
+        loss = plan.loss_for(spec.classes)
         self.linear = server.linear(plan, loss, source) if linear is None else linear
-        ridge = plan.ridge(place.degree, place.n_servers)
+        ridge = plan.ridge(spec.degree, spec.n_servers)
         self.solver = PrimalSolver(
             server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba
         )
-        self.tolerance = plan.tolerance_for(place)
-        self._noise: IterateNoise = plan.iterates(place.server, place.n_servers)
-        self._source, self._stream = source, source.stream(ITERATES, place.server)
+        self.tolerance = plan.tolerance_for(spec)
+        self._noise: IterateNoise = plan.iterates(spec.server, spec.n_servers)
+        self._source, self._stream = source, source.stream(ITERATES, spec.server)
 
     def start(self) -> NodeState:
         origin = zeros(*self.linear.shape)
@@ -149,7 +127,7 @@ class Node:
 
     def _solve(self, state: NodeState, messages: list[Array]) -> tuple[Array, Array, float]:
         """The dual variable brought up to date, w_i(t+1), and the gradient norm it reached."""
-        settings = {"degree": self.server.place.degree, "penalty": self.plan.penalty}
+        settings = {"degree": self.server.spec.degree, "penalty": self.plan.penalty}
         total = steps.sum_messages(messages, state.sent)
         dual = steps.dual_step(state.dual, state.sent, total, **settings)
         target = steps.primal_target(self.linear, dual, state.sent, total, **settings)

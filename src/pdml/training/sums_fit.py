@@ -42,9 +42,7 @@ def transport_note(plan: TrainingPlan, *, separate_nodes: bool) -> str:
     return MASKED if separate_nodes else UNMASKED
 
 
-def weights(
-    total: Units, plan: TrainingPlan, place: ServerSpec, *, intercept: bool = True
-) -> Array:
+def weights(total: Units, plan: TrainingPlan, spec: ServerSpec, *, intercept: bool = True) -> Array:
     """The model that the total of all servers' releases tells.
 
     Guarantees
@@ -53,41 +51,41 @@ def weights(
       weights are rounded, 2^-24 of the largest.
     """
     with single_thread():  # the same bits with any number of threads
-        return _weights(fit_total(total, plan, place, intercept)[1], place)
+        return _weights(fit_total(total, plan, spec, intercept)[1], spec)
 
 
 def fit_with_gain(
-    total: Units, plan: TrainingPlan, place: ServerSpec, *, intercept: bool = True
+    total: Units, plan: TrainingPlan, spec: ServerSpec, *, intercept: bool = True
 ) -> tuple[Array, Range | None]:
     """`weights`, and their lead over the majority-class baseline."""
     with single_thread():
-        moments, model = fit_total(total, plan, place, intercept)
-        has_gain = intercept and supports_classes(place.classes)
-        more = gain(moments, model, plan.loss_for(place.classes)) if has_gain else None
-        return _weights(model, place), more
+        moments, model = fit_total(total, plan, spec, intercept)
+        has_gain = intercept and supports_classes(spec.classes)
+        more = gain(moments, model, plan.loss_for(spec.classes)) if has_gain else None
+        return _weights(model, spec), more
 
 
 def fit_total(
-    total: Units, plan: TrainingPlan, place: ServerSpec, intercept: bool
+    total: Units, plan: TrainingPlan, spec: ServerSpec, intercept: bool
 ) -> tuple[NoisyMoments, SumsModel]:
     """What a total says per record, in units of the norm bound, and the model of it; parameters as
     in `weights`.
     """
-    loss = plan.loss_for(place.classes)
+    loss = plan.loss_for(spec.classes)
     moments = normalise_totals(
-        sums_release.totals(total, place.codes, place.width),
-        plan.noise_of_total(place),
+        sums_release.totals(total, spec.codes, spec.width),
+        plan.noise_of_total(spec),
         loss=loss,
-        norm_bound=place.norm_bound,
+        norm_bound=spec.norm_bound,
         intercept=intercept,
-        constant=place.constant,
+        constant=spec.constant,
     )
     return moments, fit_moments(moments, loss)
 
 
-def _weights(model: SumsModel, place: ServerSpec) -> Array:
+def _weights(model: SumsModel, spec: ServerSpec) -> Array:
     """Of records as they are, rounded."""
-    coefficients = model.weights / place.norm_bound
+    coefficients = model.weights / spec.norm_bound
     largest = float(np.abs(coefficients).max(initial=0.0))
     if not largest:
         return coefficients
@@ -95,12 +93,12 @@ def _weights(model: SumsModel, place: ServerSpec) -> Array:
     return np.asarray(np.rint(coefficients / grid) * grid)
 
 
-def expected(total: Units, plan: TrainingPlan, place: ServerSpec) -> Expectation | None:
+def expected(total: Units, plan: TrainingPlan, spec: ServerSpec) -> Expectation | None:
     """What to expect of the model from `weights`, told by the same total."""
-    if not supports_classes(place.classes):
+    if not supports_classes(spec.classes):
         return None
     with single_thread():
-        expectation = expect(*fit_total(total, plan, place, True), plan.loss_for(place.classes))
+        expectation = expect(*fit_total(total, plan, spec, True), plan.loss_for(spec.classes))
     return Expectation(
         accuracy=_rounded(expectation.accuracy),
         auc=None if expectation.auc is None else _rounded(expectation.auc),

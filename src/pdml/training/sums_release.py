@@ -50,27 +50,27 @@ def length(codes: int, width: int) -> int:
 
 def exact(server: Server, plan: TrainingPlan) -> Sums:
     """The server's own sums: they never leave it."""
-    check_sums(server.place, plan)
-    loss = plan.loss_for(server.place.classes)
-    return statistics.exact(server.matrix, server.codes, loss, server.place.blocks)
+    check_sums(server.spec, plan)
+    loss = plan.loss_for(server.spec.classes)
+    return statistics.exact(server.matrix, server.codes, loss, server.spec.blocks)
 
 
-def check_sums(place: ServerSpec, plan: TrainingPlan) -> None:
+def check_sums(spec: ServerSpec, plan: TrainingPlan) -> None:
     """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
     do leave it tells something of them."""
-    width, loss = place.width, plan.loss_for(place.classes)
+    width, loss = spec.width, plan.loss_for(spec.classes)
     if width > WIDEST:
         raise InvalidInput(
             f"method must be 'rounds' for records of {width:,} columns, got 'sums': the sums of "
             f"squares would be {width * (width + 1) // 2:,} numbers, and noise in every one",
             setting="method",
         )
-    loud = statistics.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
-    reach = place.records * max(loud.record, loud.square)
+    loud = statistics.shifts(spec.label_epsilon, spec.norm_bound, loss, spec.classes)
+    reach = spec.records * max(loud.record, loud.square)
     if reach > LIMIT:
         raise InvalidInput(
-            f"norm_bound must be smaller for sums of {place.records:,} records, got "
-            f"{place.norm_bound:g}: they could reach {reach:.3g}, beyond {LIMIT:g}; scale the "
+            f"norm_bound must be smaller for sums of {spec.records:,} records, got "
+            f"{spec.norm_bound:g}: they could reach {reach:.3g}, beyond {LIMIT:g}; scale the "
             "features down",
             setting="norm_bound",
         )
@@ -86,8 +86,8 @@ def release_sums(sums: Sums, server: Server, plan: TrainingPlan, source: Source)
     """
     upper = np.triu_indices(sums.width)
     values = np.concatenate([sums.label_sum.ravel(), sums.square_sum[upper], [sums.size]])
-    stddevs = _stddevs(plan, server.place.n_servers, sums.label_sum.size, sums.width)
-    noise = integer_gaussian.sample(stddevs, source.stream(SUMS, server.place.server))
+    stddevs = _stddevs(plan, server.spec.n_servers, sums.label_sum.size, sums.width)
+    noise = integer_gaussian.sample(stddevs, source.stream(SUMS, server.spec.server))
     return integer_gaussian.quantize(values) + noise
 
 
@@ -114,18 +114,18 @@ def local_weights(
     row: Units,
     total: Units,
     plan: TrainingPlan,
-    place: ServerSpec,
+    spec: ServerSpec,
     *,
     intercept: bool = True,
 ) -> Array:
     """The weights (C, d) for a server's own house: its exact sums, and the others' noisy ones."""
     model = fit_local_model(
         sums,
-        totals(total - row, place.codes, place.width),
-        plan.noise_of_total(place, parts=place.n_servers - 1),
-        loss=plan.loss_for(place.classes),
-        norm_bound=place.norm_bound,
+        totals(total - row, spec.codes, spec.width),
+        plan.noise_of_total(spec, parts=spec.n_servers - 1),
+        loss=plan.loss_for(spec.classes),
+        norm_bound=spec.norm_bound,
         intercept=intercept,
-        constant=place.constant,
+        constant=spec.constant,
     )
     return model.weights

@@ -234,7 +234,7 @@ class _Trial:
     def _servers(self, codes: Array, epsilon: float) -> list[Server]:
         sizes = replace(self.sizes, epsilon=epsilon)
         return [
-            Server(sizes.place(self.graph, i), part, codes[a:b], self.x)
+            Server(sizes.server_spec(i, self.graph), part, codes[a:b], self.x)
             for i, (part, (a, b)) in enumerate(zip(self.slices, pairwise(self.cuts), strict=True))
         ]
 

@@ -12,6 +12,7 @@ and the last bracket is a martingale difference: in expectation only |θ|²_Deg 
 
 import numpy as np
 import pytest
+from servers import make_server
 
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
@@ -19,7 +20,6 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
-from pdml.training.server import Server
 
 GRAPHS = {
     "ring": Graph.ring(5),
@@ -54,7 +54,7 @@ def sides(
         x = rng.normal(size=(m, d))
         x /= np.maximum(1, np.linalg.norm(x, axis=1))[:, None]
         codes = labels.codes(rng.integers(2, size=m), 1.0, 2)
-        servers.append(Server.of(graph, i, x, codes, epsilons=(1.0,)))
+        servers.append(make_server(graph, i, x, codes, epsilons=(1.0,)))
     source = Simulated(seed)
     points, sent = [], [np.zeros((graph.n, d))]
     local_engine.train(

@@ -4,6 +4,7 @@ and what others can compute.
 
 import numpy as np
 import pytest
+from servers import make_server
 
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
@@ -32,7 +33,7 @@ def federation() -> list[Server]:
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     reported = [rng.integers(2, size=30) for _ in range(4)]
     return [
-        Server.of(Graph.ring(4), i, x[i], labels.codes(reported[i], 1.0, 2), epsilons=(1.0,))
+        make_server(Graph.ring(4), i, x[i], labels.codes(reported[i], 1.0, 2), epsilons=(1.0,))
         for i in range(4)
     ]
 

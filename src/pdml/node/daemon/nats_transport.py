@@ -28,8 +28,8 @@ from pdml.errors import PeerError, plain
 from pdml.node.crypto.hpke import OVERHEAD, Context, Sealer, UnknownSession
 from pdml.node.crypto.signing import Identity
 from pdml.node.crypto.tls import RelayContext
-from pdml.node.job import training_data
 from pdml.node.protocol import wire_messages
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.study import Relay, Study
 
 CHUNK = 1 << 15  # bytes of a long text (a statement) that travel at once
@@ -69,7 +69,7 @@ def most_payload(study: Study) -> int:
     names = [server.name for server in study.servers]
     answers = [
         min(wire_messages.ANSWERS, 1 + job.plan.rounds) * wire_messages.most_bytes(job.shape, names)
-        for job in training_data.largest_job_terms(study)
+        for job in JobTerms.largest(study)
     ]
     return max([*answers, CHUNK, _MEMBER * len(names)]) + OVERHEAD
 

@@ -53,7 +53,7 @@ def build(
     job, entry = contract.job, journal.job(contract.job)
     if entry is None:
         raise JournalError(f"job {job} is not in the journal of {name}")
-    place = holdings.server.place
+    spec = holdings.server.spec
     earlier = _jobs(contract, holdings.dataset, journal)
     sent = [journal.outgoing(job, t) for t in range(1, contract.plan.rounds + 1)]
     return Statement(
@@ -63,9 +63,9 @@ def build(
         plan=contract.plan.to_dict(),
         server=name,
         dataset=alias,
-        records=place.records,
-        epsilon=place.epsilon,
-        label_epsilon=place.label_epsilon,
+        records=spec.records,
+        epsilon=spec.epsilon,
+        label_epsilon=spec.label_epsilon,
         randomised_by=holdings.randomised_by,
         source=entry.source,
         sent=b"".join(bytes.fromhex(wire_messages.hash_of(payload)) for payload in sent),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
-from pdml.node.job import training_data
 from pdml.node.job.round_exchange import LATER, OK, REFUSED, Stopped, decoded_answer
 from pdml.node.protocol.job_offer import Offer, acceptance
+from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message
 from pdml.node.protocol.requests import (
     ASK,
@@ -43,7 +43,7 @@ def run_offer(office: "NodeDaemon", attempt: str, terms: dict[str, Any]) -> None
     """From the wish of somebody at this machine to the end of the job here."""
     try:
         plan = TrainingPlan.from_dict(dict(terms.pop("plan")))
-        contract = training_data.make_job_terms(office.study, plan, str(terms.pop("job")))
+        contract = JobTerms.for_study(office.study, plan, str(terms.pop("job")))
         offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
     except (PDMLError, TypeError) as error:
         fields = {

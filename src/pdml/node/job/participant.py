@@ -15,7 +15,7 @@ Whoever carries the messages calls, in any order and from one thread at a time:
 
 import secrets
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,7 +60,7 @@ class TrainingData:
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
-        return self.server.place.flip(self.randomised_by)
+        return self.server.spec.flip(self.randomised_by)
 
 
 class Participant:
@@ -104,7 +104,7 @@ class Participant:
             source=source.name,
             budget=budget or Budget(),
         )
-        self._events = contract.plan.events(holdings.server.place)
+        self._events = contract.plan.events(holdings.server.spec)
         self._dataset = identity.alias(holdings.dataset)
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
@@ -457,7 +457,7 @@ def check_budget(
     """
     refuse_fresh_budget(journal, name, holdings.dataset, apart_from=holdings.apart_from)
     already = journal.spent(holdings.dataset, but=contract.job)
-    events, flip = contract.plan.events(holdings.server.place), holdings.flip()
+    events, flip = contract.plan.events(holdings.server.spec), holdings.flip()
     safe = last_safe_round(
         [(flip, *events)], budget=budget, classes=contract.classes, already=[already]
     )
@@ -474,45 +474,26 @@ def check_budget(
     build_statement.check(contract, name, holdings.dataset, journal)
 
 
-_FIELDS = {  # of a place, as an operator calls them
-    "server": "position among the servers",
-    "n_servers": "number of servers",
-    "degree": "number of links",
-    "width": "number of columns",
-    "classes": "number of classes",
-    "norm_bound": "norm bound",
-    "epsilons": "label epsilons",
-    "menu": "menu of epsilons",
-    "blocks": "randomised answers",
-    "in_clear": "answers that are not randomised",
-    "constant": "encoder",
-}
-
-
 def _check_fit(
     contract: JobTerms, name: str, holdings: TrainingData, keys: Mapping[str, str]
 ) -> None:
-    place = holdings.server.place
-    terms = contract.place(name, records=place.records, epsilons=place.epsilons)
-    if place != terms:
-        differing = [
-            _FIELDS[field.name]
-            for field in fields(place)
-            if getattr(place, field.name) != getattr(terms, field.name)
-        ]
+    spec = holdings.server.spec
+    index = contract.index(name)
+    expected = contract.training.server_spec(index, records=spec.records, epsilons=spec.epsilons)
+    if differing := spec.differences(expected):
         raise InvalidInput(
             f"the data set of {name} does not fit job {contract.job}: they differ in the "
             f"{', the '.join(differing)}. Import the data set again under the job's study, with "
             "pdml node data"
         ).mark_public()
     if contract.sums:
-        check_sums(place, contract.plan)
-    if place.records > signed_statement.MOST_RECORDS:
+        check_sums(spec, contract.plan)
+    if spec.records > signed_statement.MOST_RECORDS:
         most = f"{signed_statement.MOST_RECORDS:,}"
-        raise InvalidInput(f"{name} must have at most {most} records, got {place.records:,}")
-    if place.epsilon < contract.epsilon:
+        raise InvalidInput(f"{name} must have at most {most} records, got {spec.records:,}")
+    if spec.epsilon < contract.epsilon:
         raise InvalidInput(
-            f"the records of {name} hold epsilon {place.epsilon:g}, below the study's "
+            f"the records of {name} hold epsilon {spec.epsilon:g}, below the study's "
             f"floor {contract.epsilon:g}"
         )
     for peer in contract.neighbours(name):

@@ -48,7 +48,7 @@ class SumsNode:
     ) -> None:
         """``shared``: the secret that this node has with each other one; for masks only."""
         self._contract, self._server, self._source = contract, server, source
-        self._name = contract.servers[server.place.server]
+        self._name = contract.servers[server.spec.server]
         self._seeds = seeds(contract, self._name, shared) if contract.masked else {}
 
     def start(self) -> SumsState:
@@ -93,21 +93,21 @@ def exceeds_plausible_bound(row: Units, contract: JobTerms) -> bool:
 
 
 def inconsistent_with_record_counts(
-    row: Units, contract: JobTerms, places: Sequence[ServerSpec]
+    row: Units, contract: JobTerms, specs: Sequence[ServerSpec]
 ) -> bool:
     """Whether so many people cannot have the sums in this row, or in this total of rows."""
     loss = contract.plan.loss_for(contract.classes)
     farthest, least, most = 0.0, 0.0, 0.0
-    for place in places:
-        loud = core.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
-        farthest += place.records * max(loud.record / 2, loud.square / sqrt(2), 1.0)
+    for spec in specs:
+        loud = core.shifts(spec.label_epsilon, spec.norm_bound, loss, spec.classes)
+        farthest += spec.records * max(loud.record / 2, loud.square / sqrt(2), 1.0)
         farthest += _loudest(contract)
         weights = [
-            float(labels.keep_weight(epsilon, place.classes)) ** -2
-            for epsilon in (place.epsilon, place.label_epsilon)
+            float(labels.keep_weight(epsilon, spec.classes)) ** -2
+            for epsilon in (spec.epsilon, spec.label_epsilon)
         ]
-        least, most = least + place.records * weights[0], most + place.records * weights[1]
-    slack = UNIT * len(places)
+        least, most = least + spec.records * weights[0], most + spec.records * weights[1]
+    slack = UNIT * len(specs)
     size = float(row.ravel()[-1]) * UNIT
     fits = (1 - _ROUNDING) * least - slack <= size <= (1 + _ROUNDING) * most + slack
     return not fits or _outside(row, (1 + _ROUNDING) * farthest + slack)

@@ -1,62 +1,19 @@
 """From a frozen data set to what a node trains on."""
 
 from collections.abc import Collection
-from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Matrix
-from pdml.accounting.budget import MOST_ROUNDS
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import DataError
 from pdml.node.job.participant import TrainingData
-from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.redaction import public_terms
 from pdml.numerics.admm import labels, rows
-from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.frozen_dataset import FrozenData
-from pdml.study.schema import budget_checks
 from pdml.training.server import Server
 
 _MILLION = 1_000_000
-
-
-def check_budget_bounds(study: Study) -> None:
-    """Refuse a study under which jobs could spend without end, or switch the noise off."""
-    budget_checks.check(study)
-
-
-@public_terms()
-def make_job_terms(study: Study, plan: TrainingPlan, job: str) -> JobTerms:
-    """The contract of one job under ``study``, whose budget must bound what may be spent; and its
-    plan is the study's, if it has one.
-    """
-    check_budget_bounds(study)
-    if study.plan is not None and study.plan != plan:
-        raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
-    return _contract(study, plan, job)
-
-
-def largest_job_terms(study: Study) -> list[JobTerms]:
-    """Jobs that no other under ``study`` exceeds in the length of what is sent and said."""
-    largest = (TrainingPlan(rounds=MOST_ROUNDS), TrainingPlan(method="sums"))
-    jobs = []
-    for plan in largest if study.plan is None else (study.plan,):
-        with suppress(InvalidInput):  # sums of so many columns are refused
-            jobs.append(_contract(study, plan, "job"))
-    return jobs
-
-
-def _contract(study: Study, plan: TrainingPlan, job: str) -> JobTerms:
-    return JobTerms(
-        job=job,
-        study=study.hash,
-        plan=plan,
-        servers=tuple(server.name for server in study.servers),
-        edges=study.graph().edges,
-        rows=study.rows,
-    )
 
 
 def load_training_data(
@@ -100,11 +57,11 @@ def load_training_data(
         np.asarray(frozen.epsilons) / _MILLION
     )  # a division rounds to the number that was written: 0.4, not 0.39999...
     used = np.unique(epsilons).tolist()
-    place = study.place(name, records=len(frozen), epsilons=used)
+    spec = study.terms.server_spec(study.index(name), records=len(frozen), epsilons=used)
     matrix = _stored(study, np.array(frozen.features, dtype=np.float32))
     codes = labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes))
     return TrainingData(
-        server=Server(place, matrix, codes),
+        server=Server(spec, matrix, codes),
         dataset=manifest.digest,
         randomised_by=manifest.randomised_by,
     )

@@ -156,14 +156,14 @@ def _releases(statement: Statement) -> int:
 
 
 def _released(study: Study, statement: Statement) -> DatasetSpending:
-    place = study.place(
-        statement.server,
+    spec = study.terms.server_spec(
+        study.index(statement.server),
         records=statement.records,
         epsilons=(statement.epsilon, statement.label_epsilon),
     )
-    flip, spent = place.flip(statement.randomised_by), (*statement.spent_before, *statement.spent)
+    flip, spent = spec.flip(statement.randomised_by), (*statement.spent_before, *statement.spent)
     try:
-        further = next_job(study, place, flip, spent)
+        further = next_job(study, spec, flip, spent)
     except PDMLError:  # a plan that does not fit its records
         further = None
     return DatasetSpending(

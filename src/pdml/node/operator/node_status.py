@@ -204,7 +204,7 @@ def read_status(home: NodeDirectory) -> NodeStatus:
         waiting=tuple(attempt for attempt in attempts if attempt.state == PENDING),
         unfinished=unfinished,
         progress=progress,
-        records=training_data.server.place.records if training_data else 0,
+        records=training_data.server.spec.records if training_data else 0,
         labels=training_data.randomised_by if training_data else UNSAID,
         problem=problem,
         jobs=jobs,
@@ -230,11 +230,11 @@ def _account(
 ) -> DataSet:
     """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
     are taken to have the largest ε of the menu."""
-    unknown = study.place(study.servers[0].name, records=1, epsilons=study.menu[-1:])
+    unknown = study.terms.server_spec(0, records=1, epsilons=study.menu[-1:])
     flip = training_data.flip() if training_data else unknown.flip(UNSAID)
     spent, classes = journal.spent(name), len(study.classes)
     further = (
-        None if training_data is None else next_job(study, training_data.server.place, flip, spent)
+        None if training_data is None else next_job(study, training_data.server.spec, flip, spent)
     )
     return DataSet(
         digest=name,
@@ -250,14 +250,14 @@ def _account(
 
 
 def next_job(
-    study: Study, place: ServerSpec, flip: LabelFlipped, spent: Sequence[Event]
+    study: Study, spec: ServerSpec, flip: LabelFlipped, spent: Sequence[Event]
 ) -> int | None:
     """The last safe round of another job by the study's plan, after what a data set has spent; None
     if there is no plan or no budget.
     """
     if study.plan is None or study.budget is None:
         return None
-    planned = [(flip, *study.plan.events(place))]
+    planned = [(flip, *study.plan.events(spec))]
     return last_safe_round(
         planned, budget=study.budget, classes=len(study.classes), already=[spent]
     )

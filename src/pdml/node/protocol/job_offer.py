@@ -13,7 +13,6 @@ import msgspec
 from pdml.errors import InvalidInput, PeerError
 from pdml.formats import Format, decode
 from pdml.node.crypto.signing import Identity, verify_signature
-from pdml.node.job import training_data
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_terms
 from pdml.node.protocol.requests import Begin
@@ -94,7 +93,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             ).mark_public()
         with public_terms():
             plan = TrainingPlan.from_dict(dict(self.plan))
-        contract = training_data.make_job_terms(study, plan, self.job)
+        contract = JobTerms.for_study(study, plan, self.job)
         if contract.digest != self.contract:
             what = f"{self.offerer}'s offer of job {self.job}"
             raise InvalidInput(

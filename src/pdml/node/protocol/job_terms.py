@@ -1,19 +1,25 @@
-"""What the parties of one training must agree on to the letter, and its digest, which every message
-carries.
+"""What the parties of one job must agree on to the letter, and its digest, which every message
+carries: made by `JobTerms.for_study`, for offers, admission, statements, verification and engines
+alike.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import Self
 
-from pdml.errors import InvalidInput
+from pdml.accounting.budget import MOST_ROUNDS
+from pdml.errors import DataError, InvalidInput
+from pdml.node.protocol.redaction import public_terms
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.server_spec import RowSpec, ServerSpec
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
+from pdml.study.schema import budget_checks
 from pdml.training import sums_release
 
 FLOATS, UNITS, WORDS = "<f8", "<i8", "<u8"  # what releases are made of: 8 bytes each
@@ -22,10 +28,10 @@ MOST_NUMBERS = 1 << 19  # of one row of sums: 4 MB, which d = 1022 columns reach
 
 @dataclass(frozen=True, kw_only=True)
 class JobTerms:
-    """One job: the study it belongs to, the plan, and who is joined to whom. Everything in it is
-    public.
+    """One job: the study it belongs to, the plan, its members and what they have in common.
+    Everything in it is public.
 
-    ``rows`` follow from the study, and so from its hash: the digest has no more of them than what
+    Rows follow from the study, and so from its hash: the digest has no more of them than what
     bounds a message.
     """
 
@@ -33,8 +39,7 @@ class JobTerms:
     study: str  # hash of the study file
     plan: TrainingPlan
     servers: tuple[str, ...]
-    edges: tuple[tuple[int, int], ...]
-    rows: RowSpec
+    training: TrainingTerms  # of the study: links and rows
 
     def __post_init__(self) -> None:
         if (
@@ -46,7 +51,10 @@ class JobTerms:
             raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
         if not self.rows.menu:
             raise InvalidInput("menu must hold the label ε of the study, got none", setting="menu")
-        _ = self.links  # refuses servers that are not joined
+        if self.training.n_servers != len(self.servers):
+            raise InvalidInput(
+                f"servers must be {self.training.n_servers} as in the study, got {self.servers}"
+            )
         if self.sums:
             self.plan.sum_stddevs(len(self.servers))  # refuses more colluders than servers
             if self.shape[1] > MOST_NUMBERS:
@@ -56,10 +64,47 @@ class JobTerms:
                     setting="method",
                 )
 
-    @cached_property
+    @classmethod
+    @public_terms()
+    def for_study(cls, study: Study, plan: TrainingPlan, job: str) -> Self:
+        """The terms of one job under ``study``, whose budget must bound what may be spent; and
+        its plan is the study's, if it has one.
+        """
+        budget_checks.check(study)
+        if study.plan is not None and study.plan != plan:
+            raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
+        return cls._under(study, plan, job)
+
+    @classmethod
+    def largest(cls, study: Study) -> list[Self]:
+        """Jobs that no other under ``study`` exceeds in the length of what is sent and said."""
+        largest = (TrainingPlan(rounds=MOST_ROUNDS), TrainingPlan(method="sums"))
+        jobs = []
+        for plan in largest if study.plan is None else (study.plan,):
+            with suppress(InvalidInput):  # sums of so many columns are refused
+                jobs.append(cls._under(study, plan, "job"))
+        return jobs
+
+    @classmethod
+    def _under(cls, study: Study, plan: TrainingPlan, job: str) -> Self:
+        return cls(
+            job=job,
+            study=study.hash,
+            plan=plan,
+            servers=tuple(server.name for server in study.servers),
+            training=study.terms,
+        )
+
+    @property
+    def rows(self) -> RowSpec:
+        """What a row is."""
+        return self.training.rows
+
+    @property
     def links(self) -> Graph:
-        """Who is joined to whom by the study."""
-        return Graph(len(self.servers), self.edges)
+        """Who is linked to whom by the study."""
+        assert self.training.links is not None
+        return self.training.links
 
     @cached_property
     def graph(self) -> Graph:
@@ -112,7 +157,7 @@ class JobTerms:
             "study": self.study,
             "plan": self.plan.to_dict(),
             "servers": self.servers,
-            "edges": sorted(sorted(edge) for edge in self.edges),
+            "edges": sorted(sorted(edge) for edge in self.links.edges),
             "classes": self.classes,
             "width": self.width,
             "epsilon": self.epsilon,
@@ -130,12 +175,6 @@ class JobTerms:
     def neighbours(self, server: str) -> tuple[str, ...]:
         """In ascending order of their index: the order in which sums over neighbours are taken."""
         return tuple(self.servers[i] for i in self.graph.neighbours(self.index(server)))
-
-    def place(self, server: str, *, records: int, epsilons: Sequence[float]) -> ServerSpec:
-        """The place of ``server``, which has so many records, their labels with these ε."""
-        return ServerSpec.of(
-            self.links, self.index(server), self.rows, records=records, epsilons=epsilons
-        )
 
     @cached_property
     def norm_cap(self) -> float:

@@ -109,7 +109,7 @@ def read_terms(home: NodeDirectory, attempt: Attempt) -> Terms:
     spent, others = _spent(home, training_data.dataset, contract.job)
     flip = training_data.flip()
     before = Ledger(((flip, *spent),), classes=contract.classes)
-    planned = contract.plan.events(training_data.server.place)
+    planned = contract.plan.events(training_data.server.spec)
     after = replace(before, events=((flip, *others, *planned),))
     return Terms(
         attempt=attempt,
@@ -118,7 +118,7 @@ def read_terms(home: NodeDirectory, attempt: Attempt) -> Terms:
         study=study,
         server=home.name,
         dataset=training_data.dataset,
-        records=training_data.server.place.records,
+        records=training_data.server.spec.records,
         costs=_costs(before, after, study.budget or Budget()),
     )
 

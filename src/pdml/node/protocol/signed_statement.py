@@ -257,7 +257,7 @@ def _unlikely(values: NDArray[Any], statement: Statement, contract: JobTerms) ->
     """Whether its records cannot have these sums; masks hide it."""
     is_readable = contract.sums and not contract.masked
     return is_readable and sums_participant.inconsistent_with_record_counts(
-        values, contract, [place_of(statement, contract)]
+        values, contract, [spec_of(statement, contract)]
     )
 
 
@@ -265,7 +265,7 @@ def _check_events(statement: Statement, contract: JobTerms) -> None:
     """A node cannot understate what it spent: its records and its ε say what the plan costs."""
     server = statement.server
     try:
-        planned = contract.plan.events(place_of(statement, contract))
+        planned = contract.plan.events(spec_of(statement, contract))
         if difference := event_codec.describe_difference(statement.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
         if not 0 <= statement.before <= MOST_EARLIER_ROUNDS:
@@ -280,10 +280,10 @@ def _check_events(statement: Statement, contract: JobTerms) -> None:
         raise PeerError(f"{server} tells of events that cannot be read: {error}") from None
 
 
-def place_of(statement: Statement, contract: JobTerms) -> ServerSpec:
+def spec_of(statement: Statement, contract: JobTerms) -> ServerSpec:
     """What a server says of its records."""
-    return contract.place(
-        statement.server,
+    return contract.training.server_spec(
+        contract.index(statement.server),
         records=statement.records,
         epsilons=(statement.epsilon, statement.label_epsilon),
     )
@@ -296,7 +296,7 @@ def _check_earlier(statement: Statement, job: Earlier, contract: JobTerms) -> No
         raise PeerError(
             f"{statement.server} tells of an earlier job {job.job} with impossible terms"
         )
-    planned = replace(plan, rounds=job.rounds).events(place_of(statement, contract))
+    planned = replace(plan, rounds=job.rounds).events(spec_of(statement, contract))
     events = tuple(event_codec.decode_event(values) for values in job.events)
     expected = event_groups.merge_iterates(planned)
     older = [

@@ -32,6 +32,7 @@ from pdml.node.storage.journal import Journal
 from pdml.ownership import check_ours
 from pdml.study import Study, frozen_dataset
 from pdml.study.definition import read_text
+from pdml.study.schema import budget_checks
 from pdml.study.schema.validation import ValidationErrors
 
 CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
@@ -237,7 +238,7 @@ class NodeDirectory:
         ``before`` are earlier revisions that this folder has not seen, oldest first.
         """
         self._must_be_pinned(study)
-        training_data.check_budget_bounds(study)
+        budget_checks.check(study)
         if study.relay is None:
             raise InvalidInput(
                 f"the study {study.id} names no relay: nodes would not know where to meet"

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdml import _validate
 from pdml.accounting import Budget, Ledger
-from pdml.planning.server_spec import ServerSpec
+from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 
 
@@ -86,23 +86,20 @@ class PrivacyForecast:
         _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
 
     @cached_property
-    def place(self) -> ServerSpec:
+    def spec(self) -> ServerSpec:
         """What the events depend on."""
-        return ServerSpec(
-            server=0,
-            n_servers=self.servers,
-            degree=self.degree,
+        rows = RowSpec(width=self.features, classes=self.classes, norm_bound=self.norm_bound)
+        return TrainingTerms(rows=rows, n_servers=self.servers).server_spec(
+            0,
             records=self.records,
             epsilons=(self.smallest_epsilon or self.epsilon, self.epsilon),
-            norm_bound=self.norm_bound,
-            width=self.features,
-            classes=self.classes,
+            degree=self.degree,
         )
 
     @cached_property
     def ledger(self) -> Ledger:
         """Who could learn what after all rounds."""
-        events = (self.place.flip(), *self.plan.events(self.place))
+        events = (self.spec.flip(), *self.plan.events(self.spec))
         return Ledger((events,), source="planned", delta=self.delta, classes=self.classes)
 
     @cached_property
@@ -116,7 +113,7 @@ class PrivacyForecast:
         """The last round within the budget, 0 if none is; None without a budget."""
         if self.budget is None:
             return None
-        return self.plan.last_safe_round(self.place, budget=self.budget)
+        return self.plan.last_safe_round(self.spec, budget=self.budget)
 
     @property
     def within(self) -> bool:

@@ -80,8 +80,8 @@ class UtilityRuns:
         """How often sums are right of which S may use up a share of the budget; None if no noise
         meets it.
         """
-        place = self.sizes.apart(int(np.argmax(self.sizes.records)))
-        plan = sums_search.calibrate(budget, place, share, loss=loss)
+        spec = self.sizes.server_spec(int(np.argmax(self.sizes.records)))
+        plan = sums_search.calibrate(budget, spec, share, loss=loss)
         return (
             None if plan is None else self._per_population(UtilityRuns._exchanged, self.times, plan)
         )

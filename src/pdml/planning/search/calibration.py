@@ -32,13 +32,13 @@ def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
     return worst
 
 
-def hidden(budget: Budget, place: ServerSpec) -> float:
+def hidden(budget: Budget, spec: ServerSpec) -> float:
     """About how many times farther a label may move than a Gaussian alone would allow, because its
     coin hides it too: κ, and less for a small ε. A guess, which the ledger corrects.
     """
-    if place.classes > 2:
+    if spec.classes > 2:
         return 1.0
-    kappa = float(labels.kappa(place.label_epsilon))
+    kappa = float(labels.kappa(spec.label_epsilon))
     return min(1.05 * kappa, 1.0 + 1.9 * float(max(budget.features_epsilon, 0.01) ** -0.45))
 
 

@@ -111,15 +111,15 @@ _NEEDED = MappingProxyType(
 )
 
 
-def lookup_noise(budget: Budget, place: ServerSpec, share: float) -> float | None:
+def lookup_noise(budget: Budget, spec: ServerSpec, share: float) -> float | None:
     """σ_Q in units of how far a record moves Q; None where it has to be looked for."""
-    usual = budget.features_delta == DELTA and budget.labels_epsilon == inf and place.classes == 2
+    usual = budget.features_delta == DELTA and budget.labels_epsilon == inf and spec.classes == 2
     if (
         not usual
-        or not place.in_clear
+        or not spec.in_clear
         or share not in SHARES
         or budget.features_epsilon not in FEATURES
     ):
         return None
-    rows = _NEEDED.get(place.label_epsilon)
+    rows = _NEEDED.get(spec.label_epsilon)
     return rows and rows[FEATURES.index(budget.features_epsilon)][SHARES.index(share)]

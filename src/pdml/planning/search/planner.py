@@ -122,8 +122,8 @@ def propose(
     plan: TrainingPlan | None
     if comparison.method == "sums":
         assert comparison.share is not None
-        place = sizes.apart(int(np.argmax(sizes.records)))
-        plan = sums_search.calibrate(budget, place, comparison.share, loss=loss)
+        spec = sizes.server_spec(int(np.argmax(sizes.records)))
+        plan = sums_search.calibrate(budget, spec, comparison.share, loss=loss)
     else:
         assert comparison.choice is not None
         search = Search(

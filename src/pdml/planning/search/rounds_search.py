@@ -193,10 +193,10 @@ class Search:
         kinds = list(zip(sizes.records, self.graph.degrees.tolist(), strict=True))
         sensitivities = np.empty((len(plans), len(kinds)))
         for kind, i in {kind: i for i, kind in enumerate(kinds)}.items():
-            place = sizes.place(self.graph, i)
-            inverse = [1 / plan.ridge(place.degree, place.n_servers) for plan in plans]
+            spec = sizes.server_spec(i, self.graph)
+            inverse = [1 / plan.ridge(spec.degree, spec.n_servers) for plan in plans]
             ends = [int(np.argmin(inverse)), int(np.argmax(inverse))]
-            anchors = [_first_events(plans[k], place)[1].record_sensitivity for k in ends]
+            anchors = [_first_events(plans[k], spec)[1].record_sensitivity for k in ends]
             column = np.interp(inverse, [inverse[k] for k in ends], anchors)
             sensitivities[:, [kind == other for other in kinds]] = column[:, None]
         return sensitivities
@@ -216,7 +216,7 @@ class Search:
             return None
         _, sent = self._events(self.sizes)
         others = sent.record_sensitivity - sent.label_sensitivity + (sent.solver_slack or 0.0)
-        farthest, loud = hidden(budget, self._place) * mu, self._loud(self.sizes)
+        farthest, loud = hidden(budget, self._spec) * mu, self._loud(self.sizes)
         guessed = [(1 / mu, 0.0)]
         for share in _LABEL_SHARES:
             unit = others / (sent.record_sensitivity * mu * sqrt(1 - share**2))
@@ -252,7 +252,7 @@ class Search:
             return None
         _, sent = self._events(self.sizes)
         others = sent.record_sensitivity - sent.label_sensitivity + (sent.solver_slack or 0.0)
-        farthest = 1.1 * hidden(budget, self._place) * mu
+        farthest = 1.1 * hidden(budget, self._spec) * mu
         return self._best(
             [
                 (others / (sent.record_sensitivity * mu), self._loud(self.sizes) / farthest),
@@ -321,7 +321,7 @@ class Search:
     def _events(self, sizes: Sizes) -> tuple[ObjectiveNoised, IterateReleased]:
         """What the smallest server would send."""
         least = int(np.argmin(sizes.records))
-        return _first_events(self.plans[0], sizes.place(self.graph, least))
+        return _first_events(self.plans[0], sizes.server_spec(least, self.graph))
 
     def _loud(self, sizes: Sizes) -> float:
         """R at which a label moves by one deviation of η."""
@@ -329,8 +329,8 @@ class Search:
         return noised.n_servers * noised.label_shift * SIGMAS
 
     @property
-    def _place(self) -> ServerSpec:
-        return self.sizes.place(self.graph, int(np.argmin(self.sizes.records)))
+    def _spec(self) -> ServerSpec:
+        return self.sizes.server_spec(int(np.argmin(self.sizes.records)), self.graph)
 
     def _noises(self, budget: Budget) -> list[tuple[float, float]]:
         """(1/μ, R): for several sizes of η, the least θ beside it that keeps to both rows."""
@@ -341,7 +341,7 @@ class Search:
         by_theta = self._needed(budget, 0.0, guess)
         features = self._needed(replace(budget, labels_epsilon=inf), 0.0, guess)
         noises = [] if by_theta is None else [(by_theta, 0.0)]
-        farthest = hidden(budget, self._place) * mu
+        farthest = hidden(budget, self._spec) * mu
         bounds = [loud / (share * farthest) for share in _LABEL_SHARES if not isinf(mu)]
         if features is not None and features != by_theta:  # labels by η, beside what features need
             bounds.append(least(lambda bound: self._over(budget, features, bound), loud) or 0.0)
@@ -447,8 +447,8 @@ def _shares(population: Population) -> Array:
     return np.minimum.accumulate(agreements)
 
 
-def _first_events(plan: TrainingPlan, place: ServerSpec) -> tuple[ObjectiveNoised, IterateReleased]:
-    events = plan.events(place)
+def _first_events(plan: TrainingPlan, spec: ServerSpec) -> tuple[ObjectiveNoised, IterateReleased]:
+    events = plan.events(spec)
     noised = next(event for event in events if isinstance(event, ObjectiveNoised))
     return noised, next(event for event in events if isinstance(event, IterateReleased))
 

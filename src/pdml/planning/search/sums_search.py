@@ -39,34 +39,34 @@ def preferred(sizes: Sizes) -> str | None:
 
 
 def calibrate(
-    budget: Budget, place: ServerSpec, share: float, *, loss: str = "logistic"
+    budget: Budget, spec: ServerSpec, share: float, *, loss: str = "logistic"
 ) -> TrainingPlan | None:
     """The quietest exchange of sums that keeps to a budget.
 
     Guarantees
     ----------
-    - The ledger of the plan's own event keeps to the budget at this place.
+    - The ledger of the plan's own event keeps to the budget at this spec.
     - σ_Q is about 0.5% above the least that does, if σ_S is given.
     """
     rounded = replace(
-        place,
-        records=1 << (place.records - 1).bit_length(),
+        spec,
+        records=1 << (spec.records - 1).bit_length(),
         server=0,
         degree=0.0,
-        epsilons=(place.label_epsilon,),
+        epsilons=(spec.label_epsilon,),
     )
-    if budget.labels_epsilon >= place.label_epsilon:  # the device alone keeps to it
+    if budget.labels_epsilon >= spec.label_epsilon:  # the device alone keeps to it
         budget = replace(budget, labels_epsilon=inf)
     return _calibrated(budget, rounded, share, loss)
 
 
 @lru_cache(maxsize=256)
-def _calibrated(budget: Budget, place: ServerSpec, share: float, loss: str) -> TrainingPlan | None:
+def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> TrainingPlan | None:
     """With as many records as the next power of two, so that few questions are asked twice."""
     silent = TrainingPlan(
         method="sums", label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
     )
-    event = silent.events(place)[0]
+    event = silent.events(spec)[0]
     assert isinstance(event, SumsReleased)
     square, guess = 0.0, 1.0
     if not isinf(budget.features_epsilon):
@@ -74,17 +74,17 @@ def _calibrated(budget: Budget, place: ServerSpec, share: float, loss: str) -> T
         if mu <= 0 or event.square_shift > sqrt(share) * mu * LARGEST:
             return None
         square = event.square_shift / (sqrt(share) * mu)
-        guess = event.record_shift / (hidden(budget, place) * (1 - share) ** 0.35 * mu)
+        guess = event.record_shift / (hidden(budget, spec) * (1 - share) ** 0.35 * mu)
 
     def plan(noise: float) -> TrainingPlan:
         return replace(silent, label_noise=noise, square_noise=square)
 
-    table_noise = noise_table.lookup_noise(budget, place, share)
+    table_noise = noise_table.lookup_noise(budget, spec, share)
     if table_noise is not None and event.fixed_shift <= noise_table.FIXED * event.record_shift:
         return plan(table_noise * event.record_shift)
 
     def over(noise: float) -> float:
-        return excess((place.flip(), *plan(noise).events(place)), budget, place.classes)
+        return excess((spec.flip(), *plan(noise).events(spec)), budget, spec.classes)
 
     noise = least(over, guess, LARGEST)
     return None if noise is None else plan(noise)
@@ -92,7 +92,7 @@ def _calibrated(budget: Budget, place: ServerSpec, share: float, loss: str) -> T
 
 def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int) -> Array:
     """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
-    noise = plan.noise_of_total(sizes.apart(0))
+    noise = plan.noise_of_total(sizes.server_spec(0))
     loss = plan.loss_for(sizes.classes)
     scores = [
         utility.score_sums(population, sizes, noise, loss, times) for population in populations

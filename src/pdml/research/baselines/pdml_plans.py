@@ -102,16 +102,16 @@ def local_models(task: Task, request: PlanRequest, epsilon: float) -> Array:
 
 
 def exchange_sums(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, ServerSpec]:
-    """The total of one exchange of sums, and a place that it can be read with."""
+    """The total of one exchange of sums, and a spec that it can be read with."""
     run = _run(task, plan, flips)
-    return local_engine.exchange(run, threads=1).total, run.servers[0].place
+    return local_engine.exchange(run, threads=1).total, run.servers[0].spec
 
 
 def trained(task: Task, plan: TrainingPlan, flips: float) -> Array:
     """The model of the total, or the mean over servers of their last releases, (d,)."""
     if plan.method == "sums":
-        total, place = exchange_sums(task, plan, flips)
-        return np.asarray(sums_fit.weights(total, plan, place)[0])
+        total, spec = exchange_sums(task, plan, flips)
+        return np.asarray(sums_fit.weights(total, plan, spec)[0])
     done = local_engine.train(experiment.graph(), _run(task, plan, flips), threads=1)
     return np.asarray(done.released.mean(axis=0)[0])
 

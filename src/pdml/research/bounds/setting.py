@@ -182,7 +182,7 @@ class Setting:
             objective_bound=plan.objective_bound,
             noise_scale=scale if isinstance(scale, tuple) else (scale,),
             noise_decay=plan.noise_decay,
-            tolerance=max(plan.tolerance_for(sizes.place(graph, i)) for i in range(graph.n)),
+            tolerance=max(plan.tolerance_for(sizes.server_spec(i, graph)) for i in range(graph.n)),
         )
 
     @property

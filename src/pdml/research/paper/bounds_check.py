@@ -26,6 +26,7 @@ from pdml.mechanisms.randomness import ITERATES, LABELS, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.bounds import Bound, Setting, corrected, printed, sharper
@@ -292,8 +293,9 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
 def _servers(graph: Graph, x: Matrix, codes: Array, case: Case) -> list[Server]:
     cuts = [i * case.records for i in range(graph.n + 1)]
     pieces = [(rows.take(x, a, b), codes[a:b]) for a, b in pairwise(cuts)]
+    terms = TrainingTerms.over(graph, RowSpec(width=x.shape[1]))
     return [
-        Server.of(graph, i, part, code, epsilons=(case.epsilon,), pooled=x)
+        Server(terms.server_spec(i, records=case.records, epsilons=(case.epsilon,)), part, code, x)
         for i, (part, code) in enumerate(pieces)
     ]
 

@@ -12,6 +12,7 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.training.server import Server
 
 SERVERS, LINKS = 10, 13
@@ -58,14 +59,15 @@ def teams(
     """`members` for each ε, on the same matrices, so that a sweep over ε shares its passes."""
     cuts = np.linspace(0, len(y), joined.n + 1).astype(np.int64)
     parts = [rows.take(x, int(a), int(b)) for a, b in pairwise(cuts)]
-    servers = {}
+    rows_spec = RowSpec(width=x.shape[1], norm_bound=norm_bound)
+    terms, servers = TrainingTerms.over(joined, rows_spec), {}
     for epsilon in dict.fromkeys(epsilons):
         codes = labels.codes(
             flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS)), epsilon, 2
         )
         servers[epsilon] = [
-            Server.of(
-                joined, i, part, codes[a:b], epsilons=(epsilon,), norm_bound=norm_bound, pooled=x
+            Server(
+                terms.server_spec(i, records=int(b - a), epsilons=(epsilon,)), part, codes[a:b], x
             )
             for i, (part, (a, b)) in enumerate(zip(parts, pairwise(cuts), strict=True))
         ]

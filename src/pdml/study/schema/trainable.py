@@ -17,11 +17,11 @@ MOST_TELLING = 1 << 26  # records with which one of them moves least: beyond, su
 def worst_case_ledger(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
     """What so many jobs by ``plan`` spend at worst: every server with as few records as the study
     allows, the whole menu in use."""
-    places = (
-        study.place(entry.name, records=study.min_records, epsilons=study.menu)
-        for entry in study.servers
+    specs = (
+        study.terms.server_spec(i, records=study.min_records, epsilons=study.menu)
+        for i in range(len(study.servers))
     )
-    events = tuple((place.flip(), *plan.events(place) * jobs) for place in places)
+    events = tuple((spec.flip(), *plan.events(spec) * jobs) for spec in specs)
     return Ledger(events, source="planned", classes=len(study.classes))
 
 
@@ -59,20 +59,20 @@ def _never(study: Study, plan: TrainingPlan) -> str:
     budget, classes = study.budget or Budget(), len(study.classes)
     n, records = len(study.servers), max(study.min_records, MOST_TELLING)
     alike = {}
-    for entry in study.servers:
-        place = study.place(entry.name, records=records, epsilons=study.menu[-1:])
-        noise = plan.iterates(place.server, n).scale
-        alike[place.degree, noise, plan.tolerance_for(place)] = place
-    for place in alike.values():
+    for i in range(n):
+        spec = study.terms.server_spec(i, records=records, epsilons=study.menu[-1:])
+        noise = plan.iterates(spec.server, n).scale
+        alike[spec.degree, noise, plan.tolerance_for(spec)] = spec
+    for spec in alike.values():
         refused: list[str] = []
         for epsilon in study.menu:
-            chosen = replace(place, epsilons=(epsilon,))
+            chosen = replace(spec, epsilons=(epsilon,))
             try:
                 Ledger(((chosen.flip(), *plan.events(chosen)),), classes=classes).check(budget)
             except BudgetExceeded as error:
                 refused.append(str(error))
         if len(refused) == len(study.menu):
-            name = study.servers[place.server].name
+            name = study.servers[spec.server].name
             message = f"the study {study.id} has a plan that breaks its budget"
             message += f" with any number of records at {name}: {refused[-1]}"
             return f"{message}; give it more noise or a larger budget"

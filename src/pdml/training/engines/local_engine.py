@@ -106,9 +106,9 @@ def exchange(
         total = rows.sum(axis=0)
 
         def keep(i: int) -> Array:
-            place = run.servers[i].place
+            spec = run.servers[i].spec
             return sums_release.local_weights(
-                local_sums[i], rows[i], total, plan, place, intercept=intercept
+                local_sums[i], rows[i], total, plan, spec, intercept=intercept
             )
 
         return sums_release.SumsExchange(released=rows, local_models=tuple(map_servers(keep)))
@@ -132,7 +132,7 @@ def sweep(
     first = runs[0].servers
     if len(first) != graph.n:
         raise InvalidInput(f"the graph joins {graph.n} servers, but {len(first)} brought records")
-    loss = plan.loss_for(first[0].place.classes)
+    loss = plan.loss_for(first[0].spec.classes)
     if use_numba is None:
         use_numba = worth_compiling(
             sum(stored(server.matrix) for server in first), plan.rounds * len(runs)
@@ -141,7 +141,7 @@ def sweep(
     size = workers(threads) if all(flags) else 1
     with single_thread(), _pool(size, graph.n) as map_servers:
         pooled, cuts = pool_records(first)
-        ridges = np.array([plan.ridge(server.place.degree, graph.n) for server in first])
+        ridges = np.array([plan.ridge(server.spec.degree, graph.n) for server in first])
         solvers = ManySolvers(
             pooled,
             cuts,
@@ -160,13 +160,13 @@ def _rounds(
     graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Observer | None
 ) -> list[Trained]:
     plan, n = runs[0].plan, graph.n
-    loss = plan.loss_for(runs[0].servers[0].place.classes)
+    loss = plan.loss_for(runs[0].servers[0].spec.classes)
     linear = np.array(
         [[server.linear(run.plan, loss, run.source) for server in run.servers] for run in runs]
     )
     shape = linear.shape  # (runs, n, C, d)
     tolerances = np.array(
-        [min(run.plan.tolerance_for(run.servers[i].place) for run in runs) for i in range(n)]
+        [min(run.plan.tolerance_for(run.servers[i].spec) for run in runs) for i in range(n)]
     )
     noises = [[run.plan.iterates(i, n) for i in range(n)] for run in runs]
     streams = [[run.source.stream(ITERATES, i) for i in range(n)] for run in runs]
@@ -255,7 +255,7 @@ def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
     In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself
     stay as they are stored: at a node nobody sees the others' zeros.
     """
-    cuts = np.cumsum([0, *(server.place.records for server in servers)]).astype(np.int64)
+    cuts = np.cumsum([0, *(server.spec.records for server in servers)]).astype(np.int64)
     whole = servers[0].pooled
     if (
         whole is None

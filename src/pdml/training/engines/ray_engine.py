@@ -207,7 +207,7 @@ class _Worker:
 
         threadpool_limits(1)
         self.nodes = [
-            Node(server, self.plan, self.source, use_numba=use_numba[server.place.server])
+            Node(server, self.plan, self.source, use_numba=use_numba[server.spec.server])
             for server in self.servers
         ]
         self.states = [node.start() for node in self.nodes]
@@ -226,7 +226,7 @@ class _Worker:
         stepped = [
             node.step(
                 state,
-                [messages[peer] for peer in self.graph.neighbours(node.server.place.server)]
+                [messages[peer] for peer in self.graph.neighbours(node.server.spec.server)]
                 if t > 1
                 else [],
             )
@@ -243,7 +243,7 @@ class _Summing:
 
     def __init__(self, shard: Shard, plan: TrainingPlan, source: Source) -> None:
         self.shard, self.plan, self.source = shard, plan, source
-        self.places: list[ServerSpec] = []
+        self.specs: list[ServerSpec] = []
         self.exact_sums: list[Sums] = []
         self.rows: list[Units] = []
 
@@ -254,24 +254,24 @@ class _Summing:
         threadpool_limits(1)
         for server in _loaded(self.shard):
             sums = sums_release.exact(server, self.plan)
-            self.places.append(server.place)
+            self.specs.append(server.spec)
             self.exact_sums.append(sums)
             self.rows.append(sums_release.release_sums(sums, server, self.plan, self.source))
         return self.rows
 
     def local_models(self, total: Units, intercept: bool) -> list[Array]:
         """Each server's own model."""
-        kept = zip(self.exact_sums, self.rows, self.places, strict=True)
+        kept = zip(self.exact_sums, self.rows, self.specs, strict=True)
         return [
-            sums_release.local_weights(sums, row, total, self.plan, place, intercept=intercept)
-            for sums, row, place in kept
+            sums_release.local_weights(sums, row, total, self.plan, spec, intercept=intercept)
+            for sums, row, spec in kept
         ]
 
 
 def _loaded(shard: Shard) -> list[Server]:
     """Its servers, which must be those that it names."""
     servers = list(shard.load())
-    if (numbers := tuple(server.place.server for server in servers)) != shard.servers:
+    if (numbers := tuple(server.spec.server for server in servers)) != shard.servers:
         raise InvalidInput(f"the shard of servers {shard.servers} loaded {list(numbers)}")
     return servers
 

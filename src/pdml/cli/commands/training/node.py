@@ -168,10 +168,10 @@ def data(
             randomise=randomise,
             new_participants=new_participants,
         )
-    records, who = training_data.server.place.records, note(home.name, training_data.randomised_by)
+    records, who = training_data.server.spec.records, note(home.name, training_data.randomised_by)
     summary = {"server": home.name, "records": records, "dataset": training_data.dataset}
     summary |= {
-        "smallest_epsilon": training_data.server.place.epsilon,
+        "smallest_epsilon": training_data.server.spec.epsilon,
         "randomised_by": training_data.randomised_by,
     }
     console.print_answer(
