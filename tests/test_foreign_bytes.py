@@ -46,7 +46,7 @@ def recall(path: Path) -> Any:
     return memory.recall("0" * 64, "me")
 
 
-STORED = Path(__file__).parent / "vectors" / "result-2" / "study.toml"
+STORED = Path(__file__).parent / "vectors" / "result-1" / "study.toml"
 READERS = {
     "model": at("model.json", load_model),
     "plan": at("plan.json", SavedPlan.load),

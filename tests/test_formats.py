@@ -21,7 +21,7 @@ from results import sentences
 from pdml import Study, __version__, load_model
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.collector.storage.store import CollectionId
-from pdml.consortium.evaluation_release import pool_files
+from pdml.consortium.evaluation_release import combine_evaluations
 from pdml.device import receipt as saved_receipts
 from pdml.device import simulated_participants
 from pdml.device.memo import Memory
@@ -346,7 +346,7 @@ def read_result(path, version, newer, tmp_path):
 def read_evaluation(path, version, newer, tmp_path):
     data = path.read_bytes()
     (tmp_path / "e.json").write_bytes(raised(data, version) if newer else data)
-    found = pool_files(contract()[0], [tmp_path / "e.json"])
+    found = combine_evaluations(contract()[0], [tmp_path / "e.json"])
     assert found.records == 40 and found.counts.shape == (2, 2, 1) and found.source == "simulated"
 
 

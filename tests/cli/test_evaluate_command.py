@@ -1,4 +1,4 @@
-"""`pdml evaluate` and `pdml node evaluate|pool`: what they say, write and refuse."""
+"""`pdml evaluate` and `pdml node evaluate|combine-evaluations`: what they say, write and refuse."""
 
 import json
 import re
@@ -121,9 +121,11 @@ def test_members_of_a_consortium_count_and_add_up(tmp_path, monkeypatch, capsys)
         code, out, err = run(capsys, "node", "evaluate", name, *asked, "--out", f"{name}.json")
         assert code == 0 and "by this node's journal" in " ".join(out.split()), err
         assert Path(f"{name}.json").stat().st_mode & 0o777 == 0o600
-    code, out, _ = run(capsys, "node", "pool", "alice", "alice.json", "bob.json", "--json")
+    code, out, _ = run(
+        capsys, "node", "combine-evaluations", "alice", "alice.json", "bob.json", "--json"
+    )
     assert code == 0 and json.loads(out)["records"] == 300
-    code, out, _ = run(capsys, "node", "pool", "alice", "alice.json", "bob.json")
+    code, out, _ = run(capsys, "node", "combine-evaluations", "alice", "alice.json", "bob.json")
     assert code == 0 and "300 records" in out
     code, _, err = run(capsys, "node", "evaluate", "alice", *asked[:-2])
     assert code == 2 and "--job" in err

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from running import run
 
-RESULT = Path(__file__).parents[1] / "vectors" / "result-2"
+RESULT = Path(__file__).parents[1] / "vectors" / "result-1"
 STUDY = RESULT / "study.toml"
 
 

@@ -33,7 +33,7 @@ from pdml.statement.registry import Entry
 from pdml.study import Study, Wording
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-RESULT = VECTORS / "result-2"
+RESULT = VECTORS / "result-1"
 NAMES = ("alice", "bob", "carol", "dave", "erin")
 SUMS = TrainingPlan(method="sums", label_noise=12.0, square_noise=16.0)
 MASKED = replace(SUMS, colluding=2)

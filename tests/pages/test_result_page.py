@@ -9,7 +9,7 @@ from results import SHORT, Studied
 from pdml.consortium.result_folder import assemble
 from pdml.pages.result_page import result_page
 
-STORED = Path(__file__).parents[1] / "vectors" / "result-2" / "report.html"
+STORED = Path(__file__).parents[1] / "vectors" / "result-1" / "report.html"
 
 
 @pytest.fixture(scope="module")

@@ -158,7 +158,7 @@ def of_an_evaluation(place: Path) -> None:
     signature = made.identities["alice"].sign(said.signable()).hex()
     signed = msgspec.structs.replace(said, signature=signature)
     NodeEvaluation(signed=signed, ledger=Ledger(((counting.event,),))).save(place / "e.json")
-    keep("evaluation-2.json", (place / "e.json").read_bytes())
+    keep("evaluation-1.json", (place / "e.json").read_bytes())
     made.close()
 
 

@@ -1,4 +1,4 @@
-"""Write result-2/: a small result for tests/consortium/test_stored_result.py.
+"""Write result-1/: a small result for tests/consortium/test_stored_result.py.
 
     PYTHONPATH=tests/node python tests/vectors/make_result.py
 
@@ -48,7 +48,7 @@ def made_again(stored: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        stored = Path(__file__).parent / "result-2"
+        stored = Path(__file__).parent / "result-1"
         if stored.exists():
             made_again(stored, Path(place))
             shutil.rmtree(stored)

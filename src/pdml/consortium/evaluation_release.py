@@ -34,7 +34,7 @@ from pdml.study.schema import budget_checks
 from pdml.tables import Table, read_table
 from pdml.training.count_release import BINS, Counting
 
-_DOMAIN = b"pdml evaluation 1\0"
+_DOMAIN = b"pdml evaluation terms 1\0"
 _DATASET = b"pdml evaluated records 1\0"
 
 
@@ -162,7 +162,7 @@ def evaluate_at_node(
     )
 
 
-def pool_files(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluation:
+def combine_evaluations(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluation:
     """What the members of a study have released of one model, together.
 
     Parameters

@@ -32,7 +32,7 @@ from pdml.training import sums_fit, sums_release
 from pdml.training.engines.local_engine import diameters
 
 # Of model and page: another version where the same statements give others.
-FORMAT = Format(name="result", version=2)
+FORMAT = Format(name="result", version=1)
 RESULT = f"pdml-result/{FORMAT.version}"
 ALL_JOBS = "all jobs on each data set, as the journals of the organisations' nodes have them"
 THIS_JOB = (

@@ -26,10 +26,9 @@ from pdml.node.crypto.signing import verify_signature
 from pdml.study import Study
 from pdml.training.count_release import SHIFT, Counting
 
-FORMAT = Format(name="evaluation", version=2, oldest=1)
-_DOMAINS = {1: b"pdml evaluation 1\0", 2: b"pdml evaluation 2\0"}
+FORMAT = Format(name="evaluation", version=1)
+_DOMAIN = b"pdml evaluation 1\0"
 _MOST_CELLS, _MOST_RELEASES = 250_000, 10_000
-_SINCE_2 = ("spent",)
 
 
 class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,17 +45,14 @@ class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     stddev: float
     source: str
     counts: Annotated[list[int], Meta(max_length=_MOST_CELLS)]  # units of 2^-24, row by row
-    # σ of every release of counts of these records by the node's journal, this one among them;
-    # version 1 does not say
-    spent: Annotated[list[float], Meta(max_length=_MOST_RELEASES)] = []
+    # σ of every release of counts of these records by the node's journal, this one among them
+    spent: Annotated[list[float], Meta(max_length=_MOST_RELEASES)]
     signature: str = ""  # of all the rest, in hex
 
     def signable(self) -> bytes:
         """What is signed."""
         fields = msgspec.structs.asdict(msgspec.structs.replace(self, signature=""))
-        later = _SINCE_2 if self.version == 1 else ()
-        payload = {name: value for name, value in fields.items() if name not in later}
-        return _DOMAINS[self.version] + msgspec.json.encode(payload)
+        return _DOMAIN + msgspec.json.encode(fields)
 
     @property
     def evaluation(self) -> CountedEvaluation:
@@ -73,9 +69,8 @@ class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         )
 
     def ledger(self, delta: float) -> Ledger:
-        """What the node says was spent of these records; of version 1, this release alone."""
-        every = self.spent or [self.stddev]
-        events = tuple(CountsReleased(stddev=stddev, shift=SHIFT) for stddev in every)
+        """What the node says was spent of these records."""
+        events = tuple(CountsReleased(stddev=stddev, shift=SHIFT) for stddev in self.spent)
         return Ledger((events,), source=self.source, delta=delta, classes=len(self.classes))
 
 
@@ -120,7 +115,7 @@ class PooledEvaluation:
                 "server": part.server,
                 "job": part.job,
                 "records": part.records,
-                "releases": len(part.spent) or None,
+                "releases": len(part.spent),
                 "epsilon": self.line(part).epsilon,
                 "delta": self.delta,
             }
@@ -181,8 +176,6 @@ def verify_evaluations(
 
 
 def _count_releases(release: SignedCounts) -> str:
-    if release.version == 1:
-        return "at least once, which is all that its file says"
     return "once" if len(release.spent) == 1 else f"{len(release.spent)} times"
 
 
@@ -196,7 +189,7 @@ def _check(release: SignedCounts, study: Study, model: str) -> None:
     if model and release.model != model:
         raise DataError(f"the evaluation by {release.server} is about another model")
     _ = release.evaluation  # or it is no table
-    if release.version > 1 and release.stddev not in release.spent:
+    if release.stddev not in release.spent:
         raise DataError(f"the evaluation by {release.server} does not count itself as spent")
     if study.budget is not None and not release.ledger(1e-6).keeps(study.budget):
         raise BudgetExceeded(
@@ -223,6 +216,4 @@ def _read(path: Path, study: Study) -> SignedCounts:
         signature = b""
     if release.study != study.hash or not verify_signature(key, release.signable(), signature):
         raise DataError(f"{path} is not signed by a member of the study {study.id}, or was changed")
-    if release.version == 1 and release.spent:
-        raise DataError(f"{path} says more than version 1 of an evaluation can")
     return release

@@ -22,7 +22,7 @@ node = group(
 )
 
 node.command("evaluate")(node_evaluate.evaluate)
-node.command("pool")(node_evaluate.pool)
+node.command("combine-evaluations")(node_evaluate.combine_evaluations)
 
 _ACCEPT = "Ask an operator about each offer, or accept the study's own plan."
 _RANDOMISE = "They are true: randomise them now. This organisation saw them."

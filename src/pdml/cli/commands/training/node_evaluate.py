@@ -1,4 +1,6 @@
-"""`pdml node evaluate` and `pdml node pool`: a released model, evaluated by those who made it."""
+"""`pdml node evaluate` and `pdml node combine-evaluations`: a released model, evaluated by those
+who made it.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +34,8 @@ def evaluate(
     """Count how a released model does on this organisation's own records, once and with noise.
 
     The counts are debited in the node's journal, within the study's budget, before they are
-    written; the node must not be running. What all members have written, `pdml node pool` adds up.
+    written; the node must not be running. What all members have written,
+    `pdml node combine-evaluations` adds up.
 
     \b
     Example:
@@ -73,7 +76,7 @@ def evaluate(
     console.print_result(as_json, summary, show)
 
 
-def pool(
+def combine_evaluations(
     folder: NodeFolder,
     files: Annotated[list[Path], argument("What members have released.", "EVALUATION...")],
     as_json: TablesJson = False,
@@ -82,12 +85,13 @@ def pool(
 
     \b
     Example:
-      pdml node pool alice alice.json bob.json carol.json
+      pdml node combine-evaluations alice alice.json bob.json carol.json
     """
-    from pdml.consortium.evaluation_release import pool_files
+    from pdml.consortium import evaluation_release
     from pdml.node.storage.node_dir import NodeDirectory
 
-    evaluation = pool_files(NodeDirectory.open(folder).checked_study(), files)
+    study = NodeDirectory.open(folder).checked_study()
+    evaluation = evaluation_release.combine_evaluations(study, files)
 
     def show() -> None:
         from pdml.cli.render import evaluation_tables
