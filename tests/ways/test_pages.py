@@ -108,7 +108,7 @@ def test_two_nodes_and_what_follows(reader: Reader) -> None:
     shown = reader.paste("guide/consortium.md")
     result = reader.folder / "result"
     assert (result / "report.html").exists()
-    assert shown.count("model.json is what the statements give, compared to the byte") == 2
+    assert shown.count("model.json is what the statements give, compared to the byte") == 1
     assert "job first: finished, 30 vectors released" in shown
     model = json.loads((result / "model.json").read_text())
     assert model["provenance"]["noise_source"] == "secure"

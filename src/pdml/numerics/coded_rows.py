@@ -16,7 +16,7 @@ e_l e_lᵀ = diag(e_l): the block is replaced by what is linear in c,
     (e_l - 1/L)(e_l - 1/L)ᵀ = E[diag(c) + I/L - (c1ᵀ + 1cᵀ)/L - 11ᵀ/L²].
 
 That never moves S farther than the block that it replaces (w >= 1), so that every bound on one
-record's influence stays (docs/concepts/attributes.md has the proof).
+record's influence stays (docs/proofs/attributes.md has the proof).
 """
 
 from collections.abc import Sequence

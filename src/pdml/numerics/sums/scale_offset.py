@@ -25,7 +25,7 @@ from pdml.numerics.sums.normals import normals, root_of
 
 _POINTS = 512
 _STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer than this
-# Chosen on made-up populations (docs/concepts/sums.md, "How things were chosen"):
+# Chosen on made-up populations (docs/evaluation/choices.md):
 _WIDER, _SPREAD = 2.0, 1.0  # of variances, beside what S without its noise says; log-normal
 _EXPLAINED = 0.2  # correlation of margins and labels
 _EQUAL = 20.0  # to 1, that classes are equally large

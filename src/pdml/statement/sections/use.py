@@ -174,7 +174,7 @@ def _loud(facts: Facts) -> str:
 
 
 def checking(facts: Facts) -> Section:
-    attributes = " and docs/concepts/attributes.md" if facts.study.encoder.sensitive else ""
+    attributes = " and docs/proofs/attributes.md" if facts.study.encoder.sensitive else ""
     commands = ["pdml study check study.toml", "pdml study show study.toml"]
     if facts.spent is None:
         commands.append("pdml statement study.toml")
