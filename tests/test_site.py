@@ -120,6 +120,22 @@ def test_every_problem_event_and_setting_is_there():
         assert len(reference.explained(TrainingPlan)[field.name].split()) > 2, field.name
 
 
+def test_every_error_problem_and_kind_has_a_remedy():
+    troubleshooting = reference.troubleshooting
+    known, page = troubleshooting.remedies(), PAGES["reference/troubleshooting.md"]
+    names = {"errors": troubleshooting.error_classes(), "problems": PROBLEMS, "results": KINDS}
+    for part, kinds in names.items():
+        assert set(kinds) == set(known[part]), part
+        assert all(len(words.split()) > 2 or words == "Nothing." for words in known[part].values())
+        assert all(f"| `{name}` |" in page for name in kinds)
+    sentences = troubleshooting.sentences()
+    assert len(sentences) > 100
+    assert [words for kind, words in sentences if not troubleshooting.remedy_of(kind, words)] == []
+    texts = [words for _, words in sentences]
+    for pattern in known["sentences"]:
+        assert any(re.search(pattern, words) for words in texts), pattern
+
+
 class Remembering(ValidationErrors):
     """What is asked of each table, by its name in `TABLES`."""
 

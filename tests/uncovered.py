@@ -25,9 +25,12 @@ ALL, TIMING = "...", "timing:"
 HEAD = """\
 # What no test runs
 
-Made by `make coverage` from the tests that it names. There is no percentage to reach: it would be reached by tests that prove nothing. Instead every line of
-`numerics`, `mechanisms`, `accounting` and `node` that no test runs stands here with the reason; `...` stands for all lines of a function or a file that have no reason of their own.
-Processes that tests start are measured, unless they are killed; what numba compiles is not. Lines whose reason is timing run in some measurements: then they are counted as 0.
+Made by `make coverage` from the tests that it names. There is no percentage to reach: it would be
+reached by tests that prove nothing. Instead every line of `numerics`, `mechanisms`, `accounting` and
+`node` that no test runs stands here with the reason; `...` stands for all lines of a function or a
+file that have no reason of their own. Processes that tests start are measured, unless they are
+killed; what numba compiles is not. Lines whose reason is timing run in some measurements: then they
+are counted as 0.
 
 | file | function | first line | lines | why |
 |---|---|---|---|---|

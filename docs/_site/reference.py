@@ -20,6 +20,9 @@ import click
 from markdown.extensions import Extension
 
 DOCS = Path(__file__).parents[1]
+sys.path.insert(0, str(Path(__file__).parent))
+import troubleshooting  # noqa: E402, beside this file, wherever that is loaded from
+
 ROOMS = {
     "pdml": "What most programs need.",
     "pdml.planning": "Plans: every letter of the paper, and what it will spend.",
@@ -54,6 +57,7 @@ def pages() -> dict[str, str]:
         "reference/python.md": python(),
         **{f"reference/{room}.md": room_page(room) for room in ROOMS},
         "reference/problems.md": problems(),
+        "reference/troubleshooting.md": troubleshooting.page(),
         "reference/events.md": events(),
         "reference/study.md": settings(),
     }
@@ -73,7 +77,6 @@ def on_config(config: Any) -> None:
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
-    sys.path.insert(0, str(Path(__file__).parent))
     import examples
 
     for path, content in {**pages(), **examples.files()}.items():

@@ -54,7 +54,7 @@ print(*named, sep="\\n")
 def test_the_sentence_about_own_tables(walk: Walk) -> None:
     write_people(walk.folder / "people.csv", 4_000)
     write_people(walk.folder / "new.csv", 1_000)
-    (sentence,) = re.findall(r"^On your own tables: .*?\n\n", README, flags=re.M | re.S)
+    (sentence,) = re.findall(r"^On your own tables:\s.*?\n\n", README, flags=re.M | re.S)
     commands = [
         shlex.split(" ".join(command.split()))
         for command in re.findall(r"`pdml ([^`]+)`", sentence)

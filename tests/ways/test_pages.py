@@ -188,13 +188,17 @@ def test_asking_people(reader: Reader) -> None:
     link = "LINK=$(tail -n 1 first.csv | grep -o 'http[^,]*')"
     mine = f"{ANSWER} --label yes --agree --yes --receipt receipt.json --token $LINK"
     other = """\
+DEVICE=$PDML_STATE_DIR MINE=$LINK
 export PDML_STATE_DIR=$PWD/other
 echo '{"age": 30, "sex": "male"}' > mine.json
 LINK=$(sed -n 2p first.csv | grep -o 'http[^,]*')
 """
     shown = reader.paste(
         "guide/contribute.md",
-        before={0: f"{invited}\n{SERVE}{link}\n{mine}", 1: other},
+        before={
+            0: f"{invited}\n{SERVE}{link}\n{mine}\n{other}",
+            1: "PDML_STATE_DIR=$DEVICE LINK=$MINE",
+        },
         words={
             "https://alice.example": "alice",
             "--token LINK": '--token "$LINK" --epsilon 1 --label no --agree --yes',
@@ -219,6 +223,7 @@ from pdml.research.datasets import twonorm
 x, y = twonorm(600, np.random.default_rng(0))
 """
     reader.paste("guide/defaults.md", python=rows)
+    reader.paste("guide/scikit-learn.md", python=rows)
     reader.paste("concepts/encoding.md", python=rows)
     reader.paste("concepts/sums.md", python=rows)
 
