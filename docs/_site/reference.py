@@ -77,6 +77,7 @@ def on_config(config: Any) -> None:
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
+    sys.path.insert(0, str(Path(__file__).parent))  # mkdocs takes away what a hook has added
     import examples
 
     for path, content in {**pages(), **examples.files()}.items():
