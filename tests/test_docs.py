@@ -101,10 +101,10 @@ def code_names() -> set[str]:
         if {"audit", "research"} & set(file.parts):
             continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             for part in node.body if isinstance(node, ast.ClassDef) else ():
-                if isinstance(part, ast.FunctionDef):
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                     names.add(f"{node.name}.{part.name}")
                 if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
                     names.add(f"{node.name}.{part.target.id}")
@@ -132,6 +132,14 @@ def test_the_names_of_the_glossary_are_those_of_the_code():
     glossary = terms((ROOT / "docs" / "glossary.md").read_text())
     assert {name for name in glossary.values() if name} - code_names() == set()
     assert "Ledger.lines" in code_names() and "Ledger.said" not in code_names()
+
+
+def test_the_architecture_fits_two_screens_and_names_functions_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert text.count("\n") <= 110
+    ways = text.partition("## From a report")[2].partition("## Rules of the map")[0]
+    names = set(re.findall(r"`([A-Za-z_]+(?:\.[a-z_]+)?)`", ways))
+    assert len(names) > 25 and names - code_names() - {"report.html", "model.json"} == set()
 
 
 def test_the_sizes_of_the_threat_model_are_those_of_the_code():

@@ -120,9 +120,9 @@ def test_every_problem_event_and_setting_is_there():
         assert len(reference.explained(TrainingPlan)[field.name].split()) > 2, field.name
 
 
-def test_every_error_problem_and_kind_has_a_remedy():
+def test_every_error_problem_and_kind_has_advice():
     troubleshooting = reference.troubleshooting
-    known, page = troubleshooting.remedies(), PAGES["reference/troubleshooting.md"]
+    known, page = troubleshooting.advice(), PAGES["reference/troubleshooting.md"]
     names = {"errors": troubleshooting.error_classes(), "problems": PROBLEMS, "results": KINDS}
     for part, kinds in names.items():
         assert set(kinds) == set(known[part]), part
@@ -130,7 +130,7 @@ def test_every_error_problem_and_kind_has_a_remedy():
         assert all(f"| `{name}` |" in page for name in kinds)
     sentences = troubleshooting.sentences()
     assert len(sentences) > 100
-    assert [words for kind, words in sentences if not troubleshooting.remedy_of(kind, words)] == []
+    assert [words for kind, words in sentences if not troubleshooting.advice_for(kind, words)] == []
     texts = [words for _, words in sentences]
     for pattern in known["sentences"]:
         assert any(re.search(pattern, words) for words in texts), pattern

@@ -112,3 +112,46 @@ def test_people_are_told_in_the_words_of_the_field(pattern: str) -> None:
         if phrase.search(line)
     ]
     assert lines == [], f"say instead: {BANNED[pattern]}"
+
+
+# The same in the docs, and words that the code no longer has.
+STATISTICS = r"\bshrunk\b"  # coefficients are, rows are clipped
+BANNED_IN_DOCS = {pattern: words for pattern, words in BANNED.items() if pattern != STATISTICS} | {
+    r"\brows?( [a-z]+){0,6} shrunk\b": "clipped",
+    r"\bcontracts?\b": "study, or job terms",
+    r"\bcarriers?\b": "transport",
+    r"\bdesks?\b": "control database",
+    r"\bwish(es)?\b": "operator's command",
+    r"\boffices?\b": "node",
+    r"\brooms\b|\b(party's|new|same) room\b": "package",
+    r"\bholdings\b": "training data",
+    r"\bnothing is set\b": "defaults: what they are",
+    r"\bby another way than\b": "verify the fingerprint out of band",
+    r"\bone exchange of totals\b|\btotals that tell\b": "sufficient statistics; sums",
+    r"\bat home\b": "on its own machine",
+}
+PAGES = sorted([*PACKAGE.parents[1].glob("*.md"), *(PACKAGE.parents[1] / "docs").rglob("*.md")])
+ALLOWED = {  # a quotation, or another meaning of the word
+    "CODE_OF_CONDUCT.md",
+    "compatibility.md",  # formats by their names in the code
+}
+
+
+def written(page: Path) -> str:
+    """What a page says: no blocks and spans of code, no links' targets."""
+    text = re.sub(
+        r"^ *```.*?```|`[^`]*`|^    [^\n]*|\]\([^)]*\)", "", page.read_text(), flags=re.M | re.S
+    )
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_docs_speak_the_words_of_the_field(page: Path) -> None:
+    assert re.search(r"\brooms?\b", "a party's room") and "`desk`" not in written(page)
+    text = "" if page.name in ALLOWED else written(page)
+    wrong = {
+        text[max(0, match.start() - 40) : match.end() + 30]: instead
+        for pattern, instead in BANNED_IN_DOCS.items()
+        for match in re.finditer(pattern, text, flags=re.IGNORECASE)
+    }
+    assert wrong == {}

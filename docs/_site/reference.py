@@ -185,8 +185,8 @@ def _escaped(text: str) -> str:
 
 
 def calls() -> dict[str, list[str]]:
-    """By command, the full names of what it calls: the table of docs/architecture.md."""
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    """By command, the full names of what it calls: the table of docs/reference/calls.md."""
+    text = (DOCS / "reference" / "calls.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(pdml [^`]+)` \| (.*) \|$", text, flags=re.M)
     return {command: re.findall(r"`(pdml\.[\w.]+)`", cell) for command, cell in rows}
 

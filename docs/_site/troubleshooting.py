@@ -18,8 +18,8 @@ WARNINGS = ("PrivacyUtilityWarning", "ClippingWarning", "UncountedTrainingWarnin
 
 
 @cache
-def remedies() -> dict[str, dict[str, str]]:
-    return tomllib.loads((FOLDER / "remedies.toml").read_text(encoding="utf-8"))
+def advice() -> dict[str, dict[str, str]]:
+    return tomllib.loads((FOLDER / "troubleshooting.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -73,8 +73,8 @@ def _text(node: ast.expr) -> str:
     return "…"
 
 
-def remedy_of(kind: str, sentence: str) -> str:
-    known = remedies()
+def advice_for(kind: str, sentence: str) -> str:
+    known = advice()
     for pattern, words in known["sentences"].items():
         if re.search(pattern, sentence):
             return words
@@ -85,7 +85,7 @@ def page() -> str:
     from pdml.consortium.consistency import KINDS
     from pdml.study.messages import PROBLEMS
 
-    known = remedies()
+    known = advice()
     text = [
         "# Troubleshooting",
         "",
@@ -125,7 +125,7 @@ def page() -> str:
         "",
         "| sentence | class | what to do |",
         "|---|---|---|",
-        *(_row(words, f"`{kind}`", remedy_of(kind, words)) for kind, words in sentences()),
+        *(_row(words, f"`{kind}`", advice_for(kind, words)) for kind, words in sentences()),
     ]
     return "\n".join(text) + "\n"
 
