@@ -32,7 +32,7 @@ from benchmarks.bare import TIMES
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.protocol import wire_messages
-from pdml.node.storage.journal import FINISHED
+from pdml.node.storage.journal import JobState
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.engines import local_engine
@@ -152,7 +152,7 @@ def _finished(federation, job):
     for name in federation.names:
         with federation.journal(name) as journal:
             known = journal.job(job)
-            if known is None or known.state != FINISHED:
+            if known is None or known.state != JobState.FINISHED:
                 return False
     return True
 
@@ -169,7 +169,7 @@ def by_local(federation):
 def message(federation):
     """Bytes of one signed release, before it is sealed."""
     contract, home = federation.contract("job"), federation.homes["node0"]
-    payload = bytes(len(wire_messages.packed(np.zeros((1, WIDTH)))))
+    payload = bytes(len(wire_messages.encode_vector(np.zeros((1, WIDTH)))))
     about = {"sender": "node0", "recipient": contract.neighbours("node0")[0], "t": 1}
     return len(wire_messages.vector(contract, home.identity(), payload=payload, **about))
 

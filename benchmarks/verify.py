@@ -60,7 +60,7 @@ def study_of(identities):
 
 
 def digest(vector):
-    return bytes.fromhex(wire_messages.hash_of(wire_messages.packed(vector)))
+    return bytes.fromhex(wire_messages.hash_of(wire_messages.encode_vector(vector)))
 
 
 def statements(study, contract, identities):
@@ -98,7 +98,7 @@ def statements(study, contract, identities):
             source="secure",
             sent=digests[name],
             heard=heard,
-            release=wire_messages.packed(sent[name][-1]),
+            release=wire_messages.encode_vector(sent[name][-1]),
             events=[event_codec.encode_event(event) for event in events],
             earlier=[],
         )

@@ -36,17 +36,6 @@ NOT_YET = {
     "collector/intake/writer.py",
     "collector/storage/sqlite_file.py",
     "device/delivery.py",
-    "node/crypto/tls.py",
-    "node/daemon/daemon.py",
-    "node/daemon/nats_transport.py",
-    "node/daemon/relay_server.py",
-    "node/job/coordinator.py",
-    "node/job/equivocation_reporter.py",
-    "node/job/import_data.py",
-    "node/job/round_exchange.py",
-    "node/job/statement_sync.py",
-    "node/operator/node_status.py",
-    "node/storage/journal.py",
 }
 
 

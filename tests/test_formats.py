@@ -34,7 +34,7 @@ from pdml.node.crypto.public_card import Card
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.storage.control_db import DESK, ControlDatabase
+from pdml.node.storage.control_db import CONTROL, ControlDatabase
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.plan_file import SavedPlan
@@ -89,14 +89,14 @@ def read_journal(path, version, newer, tmp_path):
         db.executescript(path.read_text())
         if newer:
             db.execute(f"PRAGMA user_version = {version + 1}")
-    for look in (Journal.peek, Journal):  # who only looks sees the older one brought up to date
+    database.chmod(0o600)
+    for look in (Journal.peek, Journal):
         with closing(look(database)) as journal:
             (job,) = journal.jobs()
             assert (job.job, job.server, job.round) == ("job-1", "alice", 3)
             assert len(journal.spent(job.dataset)) == 4 == 1 + journal.releases(job.dataset)
-            signed = journal.signature("job-1", 2, "bob")
-            assert (signed is None) == (version == 2)
-            assert list(journal.statements("job-1")) == (["alice"] if version > 2 else [])
+            assert journal.signature("job-1", 2, "bob") is not None
+            assert list(journal.statements("job-1")) == ["alice"]
 
 
 def read_frozen(path, version, newer, tmp_path):
@@ -176,7 +176,7 @@ def read_report(path, version, newer, tmp_path):
 
 def read_message(path, version, newer, tmp_path):
     study, job = contract(path.suffix)
-    known = {"carrier": "alice", "me": "bob", "keys": study.signing_keys}
+    known = {"peer": "alice", "me": "bob", "keys": study.signing_keys}
     data = path.read_bytes()
     data = raised(data, version) if newer else data
     if path.suffix == ".hello":
@@ -185,7 +185,7 @@ def read_message(path, version, newer, tmp_path):
         message, values = wire_messages.open_vector(data, job, **known)
         assert message.round == (1 if job.sums else 2) and values.shape == job.shape
         assert values.dtype == np.dtype(job.dtype)
-        assert wire_messages.vouched(wire_messages.voucher_of(message), study.signing_keys)
+        assert wire_messages.verify_digest(wire_messages.signed_digest(message), study.signing_keys)
 
 
 def read_offer(path, version, newer, tmp_path):
@@ -224,7 +224,7 @@ def read_evidence(path, version, newer, tmp_path):
     data = path.read_bytes()
     if newer:
         data = data.replace(b"evidence %d\0" % version, b"evidence %d\0" % (version + 1), 1)
-    assert equivocation.proof_of(data, job.digest, study.signing_keys).sender == "bob"
+    assert equivocation.verify_evidence(data, job.digest, study.signing_keys).sender == "bob"
 
 
 def read_collection(path, version, newer, tmp_path):
@@ -320,18 +320,18 @@ def read_saved_plan(path, version, newer, tmp_path):
     assert SavedPlan.load(tmp_path / "plan.json") == saved
 
 
-def read_desk(path, version, newer, tmp_path):
-    with closing(sqlite3.connect(tmp_path / DESK)) as db:
+def read_control(path, version, newer, tmp_path):
+    with closing(sqlite3.connect(tmp_path / CONTROL)) as db:
         db.executescript(path.read_text())
         assert db.execute("PRAGMA user_version").fetchone() == (version,)
-        db.execute(f"PRAGMA user_version = {version + 1 if newer else 0}")  # 0: as it once was
-    with closing(ControlDatabase(tmp_path)) as desk:
-        (attempt,) = desk.attempts()
-        assert (attempt.job, attempt.offerer, attempt.state) == ("job-1", "bob", "asked")
-        (wish,) = desk.pop_commands()
-        assert (wish.what, wish.about, wish.content) == ("stop", "job-1", {"why": "enough"})
-    with closing(sqlite3.connect(tmp_path / DESK)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (FORMATS["desk"].version,)
+        if newer:
+            db.execute(f"PRAGMA user_version = {version + 1}")
+    with closing(ControlDatabase(tmp_path)) as control_db:
+        (attempt,) = control_db.attempts()
+        assert (attempt.job, attempt.offerer, attempt.state) == ("job-1", "bob", "pending")
+        (command,) = control_db.pop_commands()
+        assert (command.kind, command.attempt) == ("stop", "7" * 32)
+        assert command.content == {"why": "enough"}
 
 
 def read_result(path, version, newer, tmp_path):
@@ -368,7 +368,7 @@ READERS = {
     "saved receipt": read_saved_receipt,
     "outbox": read_outbox,
     "saved plan": read_saved_plan,
-    "desk": read_desk,
+    "control": read_control,
     "result": read_result,
     "evaluation": read_evaluation,
 }

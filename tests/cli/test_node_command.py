@@ -17,7 +17,7 @@ pytest.importorskip("nats")
 pytest.importorskip("cryptography")
 
 from pdml.node.protocol.job_offer import Offer
-from pdml.node.storage import control_db
+from pdml.node.storage.control_db import Attempt, ControlDatabase, OfferState
 from pdml.node.storage.node_dir import NodeDirectory
 
 DOC = Path(__file__).parents[2] / "docs" / "guide/consortium.md"
@@ -162,9 +162,9 @@ def waiting(kit, job="first"):
     terms = {"attempt": secrets.token_hex(16), "offerer": "bob", "resume": False}
     offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=30.0)
     signed = offer.signed(NodeDirectory.open(Path("bob")).identity())
-    names = {"attempt": offer.attempt, "job": job, "contract": contract.digest, "offerer": "bob"}
-    asked = control_db.Attempt(**names, offer=signed, state=control_db.PENDING, sentence="")
-    with contextlib.closing(control_db.ControlDatabase(site.folder)) as table:
+    names = {"attempt": offer.attempt, "job": job, "terms": contract.digest, "offerer": "bob"}
+    asked = Attempt(**names, offer=signed, state=OfferState.PENDING, sentence="")
+    with contextlib.closing(ControlDatabase(site.folder)) as table:
         table.put(asked)
     return asked.digest
 
@@ -199,7 +199,7 @@ def spend(site):
     """One release from the node's present data set, as a job would enter it."""
     journal, dataset = site.journal(), site.load_training_data().dataset
     journal.begin(
-        "job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"", terms=""
+        "job", terms="", server=site.name, dataset=dataset, source="secure", sealed=b"", plan=""
     )
     journal.commit("job", 1, payload=b"", events=[])
     journal.close()

@@ -23,8 +23,8 @@ class Equivocating(Studied):
 
         def two_faced(contract, identity, *, payload, **about):
             if about == {"sender": "bob", "recipient": "carol", "t": 2}:
-                payload = wire_messages.packed(
-                    1.01 * wire_messages.unpacked(payload, contract.shape)
+                payload = wire_messages.encode_vector(
+                    1.01 * wire_messages.decode_vector(payload, contract.shape)
                 )
             return honest(contract, identity, payload=payload, **about)
 
@@ -55,8 +55,10 @@ def told_by(two_faced):
 
 def shown(two_faced, *hearers):
     """What these hearers can show of bob's round 2, from their journals after the job."""
-    vouchers = [equivocation.kept(two_faced.journals[name], "job-1", 2, "bob") for name in hearers]
-    return equivocation.packed(vouchers)
+    vouchers = [
+        equivocation.stored_digest(two_faced.journals[name], "job-1", 2, "bob") for name in hearers
+    ]
+    return equivocation.encode_evidence(vouchers)
 
 
 @pytest.mark.parametrize("hearers", [("carol", "alice"), ("carol",)])
@@ -83,21 +85,21 @@ def test_without_the_signature_it_is_one_word_against_another(two_faced, told_by
 
 def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_path):
     result = assemble(two_faced.study, two_faced.contract, told_by)
-    honest = equivocation.kept(two_faced.journals["alice"], "job-1", 2, "bob")
+    honest = equivocation.stored_digest(two_faced.journals["alice"], "job-1", 2, "bob")
     forged = msgspec.structs.replace(honest, digest="0" * 64)
-    other_round = equivocation.kept(two_faced.journals["carol"], "job-1", 1, "bob")
-    of_carol = equivocation.kept(two_faced.journals["alice"], "job-1", 2, "carol")
+    other_round = equivocation.stored_digest(two_faced.journals["carol"], "job-1", 1, "bob")
+    of_carol = equivocation.stored_digest(two_faced.journals["alice"], "job-1", 2, "carol")
     cases = {
-        "one word of bob in round 2": equivocation.packed([honest, honest]),
-        "not signed by it": equivocation.packed([honest, forged]),
-        "several servers or rounds": equivocation.packed([honest, other_round]),
-        "several servers": equivocation.packed([honest, of_carol]),
-        "about several": equivocation.packed([]),
-        "`array` of length <= 16": equivocation.packed([honest] * 17),
+        "one word of bob in round 2": equivocation.encode_evidence([honest, honest]),
+        "not signed by it": equivocation.encode_evidence([honest, forged]),
+        "several servers or rounds": equivocation.encode_evidence([honest, other_round]),
+        "several servers": equivocation.encode_evidence([honest, of_carol]),
+        "about several": equivocation.encode_evidence([]),
+        "`array` of length <= 16": equivocation.encode_evidence([honest] * 17),
         "no evidence": b"pdml evidence 1\0\xc1",
         "no evidence that a node has made": b"x" + shown(two_faced, "carol"),
-        "two different statements": equivocation.packed(statements=[told_by["bob"]] * 2),
-        "not signed by one server": equivocation.packed(
+        "two different statements": equivocation.encode_evidence(statements=[told_by["bob"]] * 2),
+        "not signed by one server": equivocation.encode_evidence(
             statements=[told_by["bob"], told_by["carol"]]
         ),
         "it is about bob": shown(two_faced, "carol", "alice"),
@@ -111,10 +113,12 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
 
 def test_what_a_liar_signs_is_shown_as_it_stands(two_faced, told_by, tmp_path):
     """No word of it reaches a terminal as a command."""
-    honest = equivocation.kept(two_faced.journals["alice"], "job-1", 2, "bob")
+    honest = equivocation.stored_digest(two_faced.journals["alice"], "job-1", 2, "bob")
     loud = msgspec.structs.replace(honest, recipient="\x1b[31mx\n", digest="\r" * 99)
     loud = wire_messages._signed(two_faced.identities["bob"], loud)
-    proof = equivocation.packed([honest, msgspec.msgpack.decode(loud, type=wire_messages.Voucher)])
+    proof = equivocation.encode_evidence(
+        [honest, msgspec.msgpack.decode(loud, type=wire_messages.SignedDigest)]
+    )
     result = assemble(two_faced.study, two_faced.contract, told_by)
     write_result(tmp_path / "result", result, result_page, {"bob": proof})
     told = sentences(tmp_path / "result")
@@ -131,23 +135,25 @@ def test_a_job_that_ended_early_leaves_a_proof_too(two_faced, tmp_path):
 
 def test_a_voucher_and_its_statement_prove_it_by_themselves(two_faced, told_by, tmp_path):
     """To who was no neighbour of it and has heard nothing."""
-    lied = equivocation.kept(two_faced.journals["carol"], "job-1", 2, "bob")
-    honest = equivocation.kept(two_faced.journals["alice"], "job-1", 2, "bob")
+    lied = equivocation.stored_digest(two_faced.journals["carol"], "job-1", 2, "bob")
+    honest = equivocation.stored_digest(two_faced.journals["alice"], "job-1", 2, "bob")
     said = signed_statement.signed_by(told_by["bob"], "bob", two_faced.keys)
     elsewhere = signed_statement.sign(
         msgspec.structs.replace(said, terms="6" * 64), two_faced.identities["bob"]
     )
     for terms in (two_faced.contract.digest, ""):
-        proof = equivocation.packed([lied], statements=[told_by["bob"]])
-        assert equivocation.proof_of(proof, terms, two_faced.keys).sender == "bob"
+        proof = equivocation.encode_evidence([lied], statements=[told_by["bob"]])
+        assert equivocation.verify_evidence(proof, terms, two_faced.keys).sender == "bob"
         for voucher, data, why in (
             (honest, told_by["bob"], "it proves nothing"),
             (lied, told_by["carol"], "not signed by it"),
             (lied, elsewhere, "about another job"),
         ):
             with pytest.raises(PeerError, match=why):
-                equivocation.proof_of(
-                    equivocation.packed([voucher], statements=[data]), terms, two_faced.keys
+                equivocation.verify_evidence(
+                    equivocation.encode_evidence([voucher], statements=[data]),
+                    terms,
+                    two_faced.keys,
                 )
 
 
@@ -156,7 +162,7 @@ def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):
     other = msgspec.structs.replace(said, randomised_by="devices")
     other = signed_statement.sign(other, two_faced.identities["dave"])
     result = assemble(two_faced.study, two_faced.contract, told_by)
-    proof = equivocation.packed(statements=[told_by["dave"], other])
+    proof = equivocation.encode_evidence(statements=[told_by["dave"], other])
     write_result(tmp_path / "result", result, result_page, {"dave": proof})
     assert [each.sender for each in verified(tmp_path / "result").equivocated] == ["dave"]
 

@@ -25,13 +25,13 @@ from pdml.accounting import Budget
 from pdml.encoding.encoder import LATEST, Category, Encoder, Number
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
-from pdml.node.daemon import __main__, relay_server
+from pdml.node.daemon import process as node_process
+from pdml.node.daemon import relay_server
 from pdml.node.job import build_statement
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.requests import OFFER, STOP
-from pdml.node.storage.control_db import DONE, ENDED, ControlDatabase
-from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
+from pdml.node.storage.journal import JobState, Journal
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
@@ -147,23 +147,23 @@ def small_disk(size):
 _SERVER = multiprocessing.get_context(
     "forkserver"
 )  # its children have the imports of a node already, so that they start at once
-_SERVER.set_forkserver_preload(["pdml.node.daemon.__main__"])
+_SERVER.set_forkserver_preload(["pdml.node.daemon.process"])
 
 
-def keep(home, job, held):
+def write_local_model(directory, job, data):
     """As `pdml node run` does."""
-    from pdml.consortium.job_client import write_local_model
+    from pdml.consortium import job_client
 
-    write_local_model(home, job, held)
+    job_client.write_local_model(directory, job, data)
 
 
-def _become_node(folder, seed, log, keep):
+def _become_node(folder, seed, log, write):
     """A node's process; it ends with its parent's word or by a signal, as any other."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.setsid()
-    __main__.run(folder, simulated_noise=seed, keep=keep)
+    node_process.run(folder, simulated_noise=seed, write_local_model=write)
 
 
 class Forked:
@@ -209,7 +209,7 @@ class Federation:
     ):
         study, self.seed, self.network = study or study_of(), seed, network
         self.program = None  # another one than `pdml node run`
-        self.keeps = {}  # who keeps house otherwise than by `keep`
+        self.local_models = {}  # who writes its local model otherwise than by `write_local_model`
         self.folder, self.names = folder, tuple(server.name for server in study.servers)
         self.homes = {
             name: NodeDirectory.create(folder / name, name, accept=accept) for name in self.names
@@ -256,7 +256,7 @@ class Federation:
                         self.homes[name].folder,
                         self.seed,
                         self.log(name),
-                        self.keeps.get(name, keep),
+                        self.local_models.get(name, write_local_model),
                     )
                     continue
                 command = self.command(name)
@@ -280,9 +280,9 @@ class Federation:
         return name in self.processes and self.processes[name].poll() is None
 
     def connected(self, name):
-        desk = ControlDatabase(self.homes[name].folder)
-        with contextlib.closing(desk):
-            fact = desk.read_status("connection")
+        control_db = ControlDatabase(self.homes[name].folder)
+        with contextlib.closing(control_db):
+            fact = control_db.read_status(Status.CONNECTION)
             return (
                 bool(fact and fact["up"])
                 and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]
@@ -331,7 +331,7 @@ class Federation:
 
     # Jobs
 
-    def desk(self, name="alice"):
+    def control_db(self, name="alice"):
         return ControlDatabase(self.homes[name].folder)
 
     def pardon(self, offerer):
@@ -339,9 +339,9 @@ class Federation:
         result counts any more.
         """
         for name in self.names:
-            with contextlib.closing(self.desk(name)) as desk:
-                for job in desk.unfinished().get(offerer, []):
-                    desk.remove_unfinished(job)
+            with contextlib.closing(self.control_db(name)) as control_db:
+                for job in control_db.unfinished().get(offerer, []):
+                    control_db.remove_unfinished(job)
 
     def offer(
         self,
@@ -361,15 +361,19 @@ class Federation:
             self.pardon(by or self.names[0])
         agreed = plan or self.study.plan
         terms = {"job": job, "plan": agreed.to_dict(), "resume": resume}
-        with contextlib.closing(self.desk(by or self.names[0])) as desk:
-            desk.push_command(
-                OFFER, attempt, **terms, start_timeout=start_timeout, round_timeout=round_timeout
+        with contextlib.closing(self.control_db(by or self.names[0])) as control_db:
+            control_db.push_command(
+                CommandKind.OFFER,
+                attempt,
+                **terms,
+                start_timeout=start_timeout,
+                round_timeout=round_timeout,
             )
         return attempt
 
     def state(self, attempt, name=None):
-        with contextlib.closing(self.desk(name or self.names[0])) as desk:
-            known = desk.attempt(attempt)
+        with contextlib.closing(self.control_db(name or self.names[0])) as control_db:
+            known = control_db.attempt(attempt)
             return (known.state, known.sentence) if known else ("", "")
 
     def finish(self, attempt, *, by=None, timeout=60):
@@ -380,7 +384,7 @@ class Federation:
             f"the job offered by {by or self.names[0]}",
         )
         state, sentence = self.state(attempt, by)
-        if state != DONE:
+        if state != OfferState.DONE:
             raise Ended(sentence)
 
     def train(self, job, *, by=None, timeout=60, **options):
@@ -388,8 +392,8 @@ class Federation:
         return self.statements(job, by)
 
     def stop(self, attempt, by=None):
-        with contextlib.closing(self.desk(by or self.names[0])) as desk:
-            desk.push_command(STOP, attempt)
+        with contextlib.closing(self.control_db(by or self.names[0])) as control_db:
+            control_db.push_command(CommandKind.STOP, attempt)
 
     @contextlib.contextmanager
     def journal(self, name):
@@ -422,7 +426,7 @@ class Federation:
             return False
         with self.journal(name) as journal:
             known = journal.job(job)
-            return known is not None and known.state == FINISHED
+            return known is not None and known.state == JobState.FINISHED
 
     def all_finished(self, job):
         """Wait until everybody has all that the others signed: members end a moment apart."""

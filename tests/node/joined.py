@@ -75,6 +75,6 @@ def spend(home: NodeDirectory) -> None:
     """One release from the node's present data set, as a job would enter it."""
     journal, dataset = home.journal(), home.load_training_data().dataset
     names = {"server": home.name, "dataset": dataset, "source": "secure"}
-    journal.begin("job", contract="", sealed=b"", terms="", **names)
+    journal.begin("job", terms="", sealed=b"", plan="", **names)
     journal.commit("job", 1, payload=b"", events=[])
     journal.close()

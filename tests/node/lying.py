@@ -9,10 +9,12 @@ import threading
 import msgspec
 import numpy as np
 
+from pdml.clock import SYSTEM_CLOCK
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job.round_exchange import RELEASE
+from pdml.node.daemon.nats_transport import NatsTransport
 from pdml.node.protocol import wire_messages
+from pdml.node.protocol.requests import RequestKind
 
 ROUND = 3
 LIES = {  # what is said of carol
@@ -25,7 +27,7 @@ LIES = {  # what is said of carol
     "replayed": r"(alice|bob) waited 3 s for carol( \(which .*\))? to send their release of round 3",
     "as bob": r"carol sent a message in the name of 'bob'",
     "long": r"carol sent \d+ bytes, more than the \d+ any message of this job needs",
-    "other job": r"carol trains under another contract",
+    "other job": r"carol trains under other terms",
 }
 
 
@@ -45,7 +47,7 @@ def bent(kind, message, before, identity):
         "stale": {"round": ROUND - 1},
         "ahead": {"round": ROUND + 2},
         "as bob": {"sender": "bob"},
-        "other job": {"contract": "0" * 64},
+        "other job": {"terms": "0" * 64},
     }
     return wire_messages._signed(identity, msgspec.structs.replace(message, **changes[kind]))
 
@@ -53,24 +55,28 @@ def bent(kind, message, before, identity):
 class Bent(NodeDaemon):
     """Sends what `said` makes of each of its releases; nothing where that is b""."""
 
-    def said(self, contract, peer, data):
-        return data
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        ask = self.transport.ask
 
-    def _sender(self, contract):
-        honest = super()._sender(contract)
-
-        def send(topic, messages, timeout):
-            if topic == RELEASE:
-                bent = {peer: self.said(contract, peer, data) for peer, data in messages.items()}
+        def bent_ask(kind, messages, **options):
+            work = self.admission.work
+            if kind == RequestKind.RELEASE and work is not None:
+                bent = {peer: self.said(work.terms, peer, data) for peer, data in messages.items()}
                 messages = {peer: data for peer, data in bent.items() if data}
-            return honest(topic, messages, timeout)
+            return ask(kind, messages, **options)
 
-        return send
+        self.transport.ask = bent_ask
+
+    def said(self, terms, peer, data):
+        return data
 
     def signed(self, data, **changes):
         """Another release than ``data``, signed all the same."""
         message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
-        return wire_messages._signed(self.identity, msgspec.structs.replace(message, **changes))
+        return wire_messages._signed(
+            self.member.identity, msgspec.structs.replace(message, **changes)
+        )
 
 
 class Liar(Bent):
@@ -82,12 +88,12 @@ class Liar(Bent):
         super().__init__(*arguments, **options)
         self.sent = {}
 
-    def said(self, contract, peer, data):
+    def said(self, terms, peer, data):
         message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
         self.sent[peer, message.round] = data
         if not self.kind or message.round != ROUND:
             return data
-        return bent(self.kind, message, self.sent.get((peer, ROUND - 1)), self.identity)
+        return bent(self.kind, message, self.sent.get((peer, ROUND - 1)), self.member.identity)
 
 
 class TwoFaced(Bent):
@@ -104,13 +110,13 @@ class TwoFaced(Bent):
         ways = "equivocated in|sent two different releases for"
         return re.search(rf"carol ({ways}) round {cls.round}\b", sentence) is not None
 
-    def said(self, contract, peer, data):
+    def said(self, terms, peer, data):
         message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
         if peer != "bob" or message.round != self.round:
             return data
         kept = message.payload[8:]  # all but the first number, which is a little larger for bob
-        first = np.frombuffer(message.payload[:8], dtype=contract.dtype)
-        step = first.dtype.type(1 if contract.sums else 2.0**-40)
+        first = np.frombuffer(message.payload[:8], dtype=terms.dtype)
+        step = first.dtype.type(1 if terms.sums else 2.0**-40)
         return self.signed(data, payload=(first + step).tobytes() + kept)
 
 
@@ -119,12 +125,14 @@ def at_work(federation, name="carol", kind=Liar):
     """The member in this process, in place of its own."""
     if federation.running(name):
         federation.kill(name)
-    office = kind(federation.homes[name], Simulated(federation.seed))
-    thread = threading.Thread(target=office.run, daemon=True)
+    directory = federation.homes[name]
+    transport = NatsTransport.of_node(directory, SYSTEM_CLOCK)
+    daemon = kind(directory, Simulated(federation.seed), transport, clock=SYSTEM_CLOCK)
+    thread = threading.Thread(target=daemon.run, daemon=True)
     thread.start()
     try:
         federation.wait(lambda: federation.connected(name))
-        yield office
+        yield daemon
     finally:
-        office.leave()
+        daemon.leave()
         thread.join(20)

@@ -18,10 +18,10 @@ from federation import RUN, Federation, study_of
 from lying import ROUND, Bent, at_work
 
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job.round_exchange import LATER, REFUSED, Answer
 from pdml.node.protocol import job_offer, requests, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.storage import control_db as states
+from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
+from pdml.node.storage.control_db import ENDED, Attempt, OfferState
 from pdml.planning.training_plan import TrainingPlan
 
 MEMBERS = ("alice", "bob", "mallory")
@@ -37,15 +37,20 @@ def federation(tmp_path_factory):
         yield made
 
 
-def offer_of(federation, office, job, plan):
-    contract = JobTerms.for_study(federation.study, plan, job)
+def offer_of(federation, daemon, job, plan):
+    job_terms = JobTerms.for_study(federation.study, plan, job)
     limits = {"start_timeout": 600.0, "round_timeout": 20.0}
-    terms = {"attempt": secrets.token_hex(16), "offerer": office.name, "resume": False, **limits}
-    return job_offer.Offer.of(contract, **terms)
+    terms = {
+        "attempt": secrets.token_hex(16),
+        "offerer": daemon.member.name,
+        "resume": False,
+        **limits,
+    }
+    return job_offer.Offer.of(job_terms, **terms)
 
 
-def ask(office, kind, content, whom="alice"):
-    replies = office.transport.ask(kind, {whom: content}, timeout=5)
+def ask(daemon, kind, content, whom="alice"):
+    replies = daemon.transport.ask(kind, {whom: content}, timeout=5)
     return msgspec.msgpack.decode(replies[whom], type=Answer)
 
 
@@ -57,7 +62,7 @@ def listed(federation, name="alice"):
     """The digests of the offers that wait, by offerer."""
     told = json.loads(operate(federation, "offers", "--json", name=name).stdout)
     return {
-        each["offered_by"]: each["digest"] for each in told["offers"] if each["state"] == "asked"
+        each["offered_by"]: each["digest"] for each in told["offers"] if each["state"] == "pending"
     }
 
 
@@ -89,7 +94,7 @@ def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(f
         for name in ("alice", "mallory"):
             federation.wait(lambda name=name: "bob" in listed(federation, name))
         forged = offer_of(federation, mallory, "june", DEAR)
-        ask(mallory, requests.OFFER, forged.signed(mallory.identity))
+        ask(mallory, RequestKind.OFFER, forged.signed(mallory.member.identity))
         waiting = listed(federation)
         assert sorted(waiting) == ["bob", "mallory"]
 
@@ -122,7 +127,7 @@ def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(f
         assert operate(federation, "accept", "june", "--yes", name="mallory").returncode == 0
         done_everywhere(federation, attempt)
         assert federation.round("june", "alice") == CHEAP.rounds
-        assert federation.state(forged.attempt, "alice")[0] in (states.PENDING, *states.ENDED)
+        assert federation.state(forged.attempt, "alice")[0] in (OfferState.PENDING, *ENDED)
 
         (account,) = federation.status("alice")["datasets"]
         spent = {
@@ -144,7 +149,7 @@ def test_the_name_of_a_job_is_shown_as_plain_text(federation):
     with at_work(federation, "mallory", NodeDaemon) as mallory:
         named = "\x1b[2J\nyes" + "x" * 1000
         offer = msgspec.structs.replace(offer_of(federation, mallory, "ends", CHEAP), job=named)
-        ask(mallory, requests.OFFER, offer.signed(mallory.identity))
+        ask(mallory, RequestKind.OFFER, offer.signed(mallory.member.identity))
     shown = operate(federation, "offers").stdout
     assert "\x1b" not in shown
     assert f"[2J yes{'x' * 56}, offered by mallory: refused" in shown
@@ -154,37 +159,41 @@ def test_few_offers_of_one_member_wait_at_a_time(federation):
     """An operator's list holds no more of them, and has room for everybody else's."""
     with at_work(federation, "mallory", NodeDaemon) as mallory:
         made = [offer_of(federation, mallory, f"many-{i}", CHEAP) for i in range(12)]
-        answers = [ask(mallory, requests.OFFER, each.signed(mallory.identity)) for each in made]
+        answers = [
+            ask(mallory, RequestKind.OFFER, each.signed(mallory.member.identity)) for each in made
+        ]
         assert [each.state for each in answers] == [LATER] * 8 + [REFUSED] * 4
         assert answers[-1].sentence == (
             "8 offers of mallory wait for alice's operator: stop one, or wait for an answer"
         )
-        again = ask(mallory, requests.OFFER, made[0].signed(mallory.identity))
+        again = ask(mallory, RequestKind.OFFER, made[0].signed(mallory.member.identity))
         assert again.state == LATER  # it is one of the eight
         assert federation.state(made[-1].attempt, "alice") == ("", "")
         attempt = federation.offer("bobs", by="bob", plan=CHEAP, start_timeout=600)
-        federation.wait(lambda: federation.state(attempt, "alice")[0] == states.PENDING)
+        federation.wait(lambda: federation.state(attempt, "alice")[0] == OfferState.PENDING)
         federation.stop(attempt, by="bob")
         stop = requests.Stop(attempt=made[0].attempt, sentence="never mind")
-        ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
-        assert ask(mallory, requests.OFFER, made[8].signed(mallory.identity)).state == LATER
+        ask(mallory, RequestKind.STOP, msgspec.msgpack.encode(stop))
+        assert (
+            ask(mallory, RequestKind.OFFER, made[8].signed(mallory.member.identity)).state == LATER
+        )
         for each in made[1:9]:
             stop = requests.Stop(attempt=each.attempt, sentence="never mind")
-            ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
+            ask(mallory, RequestKind.STOP, msgspec.msgpack.encode(stop))
 
 
 def test_an_offer_that_has_ended_stays_so_however_many_are_refused(federation):
     with at_work(federation, "mallory", NodeDaemon) as mallory:
         offer = offer_of(federation, mallory, "over", CHEAP)
-        content = offer.signed(mallory.identity)
-        with contextlib.closing(federation.desk()) as table:
-            names = {"job": "over", "contract": offer.contract, "offerer": "mallory"}
-            ended = {"state": states.FAILED, "sentence": "mallory stopped the job"}
-            table.put(states.Attempt(attempt=offer.attempt, offer=content, **names, **ended))
-            ended["state"] = states.REFUSED
+        content = offer.signed(mallory.member.identity)
+        with contextlib.closing(federation.control_db()) as table:
+            names = {"job": "over", "terms": offer.terms, "offerer": "mallory"}
+            ended = {"state": OfferState.FAILED, "sentence": "mallory stopped the job"}
+            table.put(Attempt(attempt=offer.attempt, offer=content, **names, **ended))
+            ended["state"] = OfferState.REFUSED
             for i in range(1_001):
-                table.put(states.Attempt(attempt=f"{i:032d}", offer=b"", **names, **ended))
-        answer = ask(mallory, requests.OFFER, content)
+                table.put(Attempt(attempt=f"{i:032d}", offer=b"", **names, **ended))
+        answer = ask(mallory, RequestKind.OFFER, content)
         assert (answer.state, answer.sentence) == (REFUSED, "mallory stopped the job")
 
 
@@ -197,7 +206,7 @@ def test_a_day_is_too_long_to_hold_a_node(federation):
     with at_work(federation, "mallory", NodeDaemon) as mallory:
         offer = offer_of(federation, mallory, "long", CHEAP)
         day = msgspec.structs.replace(offer, start_timeout=86_400.0)
-        answer = ask(mallory, requests.OFFER, day.signed(mallory.identity))
+        answer = ask(mallory, RequestKind.OFFER, day.signed(mallory.member.identity))
     assert answer.state == REFUSED and "must lie in [1, 3600]" in answer.sentence
 
 
@@ -218,7 +227,7 @@ class Silent(Bent):
 
     quiet = True
 
-    def said(self, contract, peer, data):
+    def said(self, terms, peer, data):
         message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
         return b"" if self.quiet and message.round >= ROUND else data
 
@@ -231,7 +240,7 @@ def abort(federation, job, way, **options):
     if way == "stops":
         federation.stop(attempt, by="mallory")
     for name in MEMBERS:
-        federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] in ENDED)
     return attempt
 
 
@@ -254,7 +263,7 @@ def test_who_began_a_job_and_left_it_is_asked_about_the_next_time(ruled, way):
         for name in ("alice", "bob"):
             ruled.wait(lambda name=name: ruled.state(waits, name)[0] != "")
             assert ruled.state(waits, name) == (
-                states.PENDING,
+                OfferState.PENDING,
                 f"jobs of mallory have spent budget and have no result: {first}",
             )
         shown = " ".join(operate(ruled, "status").stdout.split())
@@ -264,7 +273,9 @@ def test_who_began_a_job_and_left_it_is_asked_about_the_next_time(ruled, way):
         ruled.start("alice")
         assert "have no result" in operate(ruled, "offers", again).stdout
         for name in ("alice", "bob"):
-            assert ruled.round(again, name) == 0 and ruled.state(waits, name)[0] == states.PENDING
+            assert (
+                ruled.round(again, name) == 0 and ruled.state(waits, name)[0] == OfferState.PENDING
+            )
         mallory.quiet = False
         for name in ("alice", "bob"):
             assert operate(ruled, "accept", again, "--yes", name=name).returncode == 0
@@ -277,9 +288,9 @@ def test_who_began_a_job_and_left_it_is_asked_about_the_next_time(ruled, way):
         resumed = ruled.offer(last, by="mallory", resume=True, pardon=False)
         done_everywhere(ruled, resumed)  # the whole of it was accepted when it was new
         for name in ("alice", "bob"):
-            with contextlib.closing(ruled.desk(name)) as table:
+            with contextlib.closing(ruled.control_db(name)) as table:
                 assert "mallory" not in table.unfinished()
-        assert ruled.state(attempt, "alice")[0] == states.FAILED
+        assert ruled.state(attempt, "alice")[0] == OfferState.FAILED
 
 
 def test_others_are_not_asked_about_for_what_a_member_left(ruled):
@@ -295,7 +306,7 @@ def test_a_job_that_ended_before_it_released_anything_asks_nobody(ruled):
     with at_work(ruled, "mallory", NodeDaemon) as mallory:
         plan = ruled.study.plan
         offer = offer_of(ruled, mallory, "never", plan)
-        assert ask(mallory, requests.OFFER, offer.signed(mallory.identity)).state == "ok"
+        assert ask(mallory, RequestKind.OFFER, offer.signed(mallory.member.identity)).state == "ok"
         stop = requests.Stop(attempt=offer.attempt, sentence="never mind")
-        ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
+        ask(mallory, RequestKind.STOP, msgspec.msgpack.encode(stop))
         done_everywhere(ruled, ruled.offer("after-never", by="mallory", pardon=False))

@@ -144,7 +144,7 @@ def test_a_data_set_on_which_a_job_only_began_has_released_nothing(alice: NodeDi
     home = NodeDirectory.open(alice.folder)
     names = {"server": "alice", "dataset": first.dataset, "source": "secure"}
     with closing(home.journal()) as journal:
-        journal.begin("begun", contract="", sealed=b"", terms="", **names)
+        journal.begin("begun", terms="", sealed=b"", plan="", **names)
     v1 = home.path(home.config.data)
     import_table(home, people(), **how)
     spend(NodeDirectory.open(alice.folder))
@@ -166,7 +166,7 @@ def test_the_operators_word_covers_what_was_released_before_it(alice: NodeDirect
     with closing(home.journal()) as journal:
         account = {"journal": journal, "budget": home.study().budget}
         check_budget(contract, "alice", held, **account)
-        names = {"contract": "", "server": "alice", "source": "secure", "payload": b""}
+        names = {"terms": "", "server": "alice", "source": "secure", "payload": b""}
         journal.release("counted", **names, dataset="the same people", events=[])
         with pytest.raises(InvalidInput, match="would begin with a whole budget"):
             check_budget(contract, "alice", held, **account)
@@ -188,7 +188,7 @@ def test_a_training_asks_whatever_was_imported_first(alice: NodeDirectory) -> No
         check_budget(contract, "alice", held, **account)
         journal.release(
             "counted",
-            contract="",
+            terms="",
             server="alice",
             dataset="counted people",
             source="secure",

@@ -12,8 +12,7 @@ pytest.importorskip("cryptography")
 
 from joined import join, people
 
-from pdml.mechanisms.randomness import Secure
-from pdml.node.job.admission import JobAdmission
+from pdml.node.job.admission import AdmissionRule, Member
 from pdml.node.job.import_data import import_table
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage.journal import Journal
@@ -41,7 +40,7 @@ def begin(home, study, job, rounds):
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
         contract = JobTerms.for_study(study, PLAN, job).digest
-        journal.begin(job, contract=contract, sealed=b"", terms="", **names)
+        journal.begin(job, terms=contract, sealed=b"", plan="", **names)
         for t in range(1, rounds + 1):
             journal.commit(job, t, payload=b"", events=[])
 
@@ -56,7 +55,8 @@ def test_a_member_that_left_a_job_begins_no_other_without_the_operator(alice, ru
     begin(alice, study, "left", 2)
     home = NodeDirectory.open(alice.folder).save(accept=rule)
     with closing(Journal.peek(home.path("journal.db"))) as committed:
-        judge = JobAdmission(home, study, Secure(), committed)
+        member = Member(name=home.name, study=study, identity=home.identity())
+        judge = AdmissionRule(member, home, committed, "secure")
         allowed = {
             (job, bool(unfinished)): judge.auto_accepts(offered(study, job), unfinished=unfinished)
             for job in ("new", "begun", "left")

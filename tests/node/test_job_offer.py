@@ -51,7 +51,7 @@ def read(data, identities, sender="alice"):
 
 def test_what_a_member_signed_is_its_offer(offer, study, identities):
     assert read(offer.signed(identities["alice"]), identities) == offer
-    assert offer.make_job_terms(study).digest == offer.contract
+    assert offer.make_job_terms(study).digest == offer.terms
 
 
 def test_an_offer_that_its_sender_has_not_signed_is_none(offer, identities):
@@ -88,8 +88,8 @@ def test_an_hour_is_time_enough_to_start(offer, identities):
 def test_its_contract_is_the_one_of_the_node_s_own_study(offer, study):
     with pytest.raises(InvalidInput, match="the studies differ"):
         offer.make_job_terms(changed(study, title="Another"))
-    with pytest.raises(InvalidInput, match="has another contract than its terms make"):
-        replace(offer, contract="0" * 64).make_job_terms(study)
+    with pytest.raises(InvalidInput, match="does not make the same terms"):
+        replace(offer, terms="0" * 64).make_job_terms(study)
 
 
 def test_nobody_begins_before_everybody_has_accepted(offer, study, identities):

@@ -10,7 +10,7 @@ from pdml.accounting.events import IterateReleased
 from pdml.node.storage.journal import Journal
 
 ROUNDS = 12
-TERMS = {"contract": "c", "server": "alice", "dataset": "data", "source": "secure", "terms": "{}"}
+TERMS = {"terms": "c", "server": "alice", "dataset": "data", "source": "secure", "plan": "{}"}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def released(disk, folder, *, weaken=""):
         for t in range(1, ROUNDS + 1):
             journal.commit("job", t, payload=payload(t), events=[event(t)])
             disk.mark(t)
-            journal.hear("job", t, "bob", digest="d", payload=payload(100 + t), signature=b"s")
+            journal.receive("job", t, "bob", digest="d", payload=payload(100 + t), signature=b"s")
             journal.sync()
             disk.mark(-t)
 
@@ -54,7 +54,7 @@ def remembered(disk, folder, moment, rng=None):
         rounds = range(1, last + 1)
         assert [journal.outgoing("job", t) for t in rounds] == [payload(t) for t in rounds]
         assert journal.spent("data") == tuple(event(t) for t in rounds)  # each once, and no other
-        return last, journal.highest("job", "bob")
+        return last, journal.latest_round("job", "bob")
 
 
 def test_what_was_sent_is_remembered_with_its_debit(disk, tmp_path):

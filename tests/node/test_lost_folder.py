@@ -83,7 +83,7 @@ class Pair:
             for one, other in ((alice, bob), (bob, alice)):
                 one.accept(other.name, other.message(one.name, 1))
             for one, other in ((alice, bob), (bob, alice)):
-                one.hear_statement(other.name, other.statement())
+                one.store_statement(other.name, other.statement())
             for party in made.values():
                 party.finish()
         self.homes = {name: NodeDirectory.open(home.folder) for name, home in self.homes.items()}

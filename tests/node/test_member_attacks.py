@@ -23,9 +23,9 @@ from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.nats_transport import most_payload, token
 from pdml.node.job import build_statement
 from pdml.node.job.import_data import import_frozen
-from pdml.node.job.round_exchange import LATER, REFUSED, Answer
 from pdml.node.protocol import job_offer, requests
-from pdml.node.storage import control_db as states
+from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
+from pdml.node.storage.control_db import ENDED
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.study.frozen_dataset import open_frozen
 
@@ -47,7 +47,7 @@ def test_who_breaks_the_protocol_is_named_by_all_and_the_job_goes_on_without_lie
         with pytest.raises(Ended, match=LIES[kind]):
             federation.finish(attempt)
         for name in NAMES:
-            federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
+            federation.wait(lambda name=name: federation.state(attempt, name)[0] in ENDED)
         carol.kind = ""
         if kind == "stale":  # two words for one round stay two words
             return
@@ -70,7 +70,7 @@ def test_a_thousand_million_records_are_told_by_nobody(federation, monkeypatch):
         ):
             federation.finish(attempt)
         for name in NAMES:
-            federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
+            federation.wait(lambda name=name: federation.state(attempt, name)[0] in ENDED)
 
 
 def test_who_tells_neighbours_different_things_is_proved_to_everybody(federation):
@@ -83,7 +83,7 @@ def test_who_tells_neighbours_different_things_is_proved_to_everybody(federation
             Ended
         ):  # alice heard one word only, and may have ended before bob spoke
             federation.finish(attempt)
-        federation.wait(lambda: federation.state(attempt, "bob")[0] in states.ENDED)
+        federation.wait(lambda: federation.state(attempt, "bob")[0] in ENDED)
         assert TwoFaced.caught(federation.state(attempt, "bob")[1])
         for name in ("alice", "bob"):
             federation.wait(
@@ -97,16 +97,16 @@ def test_a_proof_that_proves_nothing_is_fetched_once_and_kept_by_nobody(federati
     """Carol announces a proof against bob, in every job that alice knows; what it gives is none."""
     with at_work(federation) as carol:
         federation.train("accused")
-        folder = carol.home.evidence("accused")
+        folder = carol.directory.evidence("accused")
         folder.mkdir(mode=0o700, parents=True)
         (folder / "bob.evidence").write_bytes(bytes(100_000))
         proof = msgspec.msgpack.encode(requests.Proof(job="accused", peer="bob"))
-        assert asked(carol, requests.PROOF, proof).state == LATER
+        assert asked(carol, RequestKind.PROOF, proof).state == LATER
         federation.wait(lambda: "has against bob proves nothing" in log_of(federation, "alice"))
-        assert asked(carol, requests.PROOF, proof).state == REFUSED
+        assert asked(carol, RequestKind.PROOF, proof).state == REFUSED
         for peer in ("mallory", "../carol", ""):
             named = msgspec.msgpack.encode(requests.Proof(job="accused", peer=peer))
-            assert asked(carol, requests.PROOF, named).state == REFUSED
+            assert asked(carol, RequestKind.PROOF, named).state == REFUSED
     assert not federation.homes["alice"].evidence("accused").exists()
 
 
@@ -136,7 +136,7 @@ def test_a_member_speaks_in_no_other_name(federation):
         federation.wait(
             lambda: log_of(federation, "relay").count("Violation") >= before.count("Violation") + 9
         )
-        context = Context(federation.study.hash, "", 0, requests.STOP, "bob", "alice", "0" * 16)
+        context = Context(federation.study.hash, "", RequestKind.STOP, "bob", "alice", "0" * 16)
         sealed = carol.transport._sealer.seal(context, b"")
         publish = client.publish(f"pdml.alice.{token('carol')}.q.{'0' * 16}", sealed)
         asyncio.run_coroutine_threadsafe(publish, carol.transport._loop).result(5)
@@ -191,7 +191,7 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
                 await client.publish(f"pdml.alice.carol.q.{i:016x}", secrets.token_bytes(2000))
                 request = f"{i:016x}"
                 context = Context(
-                    federation.study.hash, "", 0, requests.ASK, "carol", "alice", request
+                    federation.study.hash, "", RequestKind.PROGRESS, "carol", "alice", request
                 )
                 with carol.transport._sealing:
                     data = carol.transport._sealer.seal(context, b"x" * 64)
@@ -202,9 +202,7 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
         federation.finish(attempt, by="bob", timeout=100)
         flooding.result(60)
         for name in NAMES:  # alice has the flood to read first, and needs carol until the end
-            federation.wait(
-                lambda name=name: federation.state(attempt, name)[0] in states.ENDED, 100
-            )
+            federation.wait(lambda name=name: federation.state(attempt, name)[0] in ENDED, 100)
     np.testing.assert_array_equal(federation.released("flooded", "bob"), federation.expected_bits)
 
 
@@ -230,8 +228,8 @@ def asked(carol, kind, content, whom="alice"):
     [
         ({"plan": {"rounds": 500}}, "another plan than the study"),
         (
-            {"contract": "0" * 64},
-            "carol's offer of job false has another contract than its terms make",
+            {"terms": "0" * 64},
+            "carol's offer of job false does not make the same terms",
         ),
         ({"study": "0" * 64}, "the studies differ"),
         ({"offerer": "bob"}, "signed an offer in the name of 'bob'"),
@@ -244,7 +242,9 @@ def asked(carol, kind, content, whom="alice"):
 def test_an_offer_with_false_terms_is_refused(federation, changes, said):
     with at_work(federation) as carol:
         answer = asked(
-            carol, requests.OFFER, offer_of(federation, carol, **changes).signed(carol.identity)
+            carol,
+            RequestKind.OFFER,
+            offer_of(federation, carol, **changes).signed(carol.member.identity),
         )
     assert answer.state == REFUSED and said in answer.sentence, answer
 
@@ -255,28 +255,29 @@ def test_nobody_begins_what_somebody_has_not_accepted(federation):
     """
     with at_work(federation) as carol:
         offer = offer_of(federation, carol, job="hasty")
-        mine = job_offer.acceptance(offer, "carol", carol.identity)
-        alices = asked(carol, requests.OFFER, offer.signed(carol.identity)).messages[0]
+        mine = job_offer.acceptance(offer, "carol", carol.member.identity)
+        alices = asked(carol, RequestKind.OFFER, offer.signed(carol.member.identity)).messages[0]
         for bobs in (b"", mine, alices, bytes(64)):
             begin = requests.Begin(
                 attempt=offer.attempt, accepted={"alice": alices, "carol": mine, "bob": bobs}
             )
-            answer = asked(carol, requests.BEGIN, msgspec.msgpack.encode(begin))
+            answer = asked(carol, RequestKind.BEGIN, msgspec.msgpack.encode(begin))
             assert answer.state == REFUSED and "which bob has not accepted" in answer.sentence
         stop = requests.Stop(attempt=offer.attempt, sentence="never mind")
-        asked(carol, requests.STOP, msgspec.msgpack.encode(stop))
+        asked(carol, RequestKind.STOP, msgspec.msgpack.encode(stop))
     assert federation.round("hasty", "alice") == 0
-    federation.wait(lambda: federation.state(offer.attempt, "alice")[0] in states.ENDED)
+    federation.wait(lambda: federation.state(offer.attempt, "alice")[0] in ENDED)
 
 
-@pytest.mark.parametrize(
-    "kind", ["offer", "begin", "stop", "ask", "fetch", "proof", "hello", "release", "shell"]
-)
+@pytest.mark.parametrize("kind", [*RequestKind, "shell"])
 def test_garbage_gets_one_sentence(federation, kind):
     with at_work(federation) as carol:
         for content in (b"", b"\xc1", b"\x80", bytes(1000), secrets.token_bytes(100)):
             answer = asked(carol, kind, content)
-            assert answer.state == REFUSED or (kind, answer.state) == ("ask", "ok"), (kind, answer)
+            assert answer.state == REFUSED or (kind, answer.state) == ("progress", "ok"), (
+                kind,
+                answer,
+            )
             assert "\n" not in answer.sentence and len(answer.sentence) < 1000
 
 
@@ -303,14 +304,10 @@ def test_a_member_that_dies_at_any_step_is_named_or_comes_back(federation):
             except Ended as error:
                 assert "carol" in str(error)
                 federation.wait(
-                    lambda attempt=attempt: (
-                        federation.state(attempt, "carol")[0] in (*states.ENDED, "")
-                    )
+                    lambda attempt=attempt: federation.state(attempt, "carol")[0] in (*ENDED, "")
                 )
                 federation.wait(
-                    lambda attempt=attempt: (
-                        federation.state(attempt, "bob")[0] in (*states.ENDED, "")
-                    )
+                    lambda attempt=attempt: federation.state(attempt, "bob")[0] in (*ENDED, "")
                 )
                 federation.train(job, resume=True)
             np.testing.assert_array_equal(federation.released(job), federation.expected_bits)
@@ -392,12 +389,10 @@ def test_a_full_disk_ends_the_job_with_a_sentence_and_nothing_unwritten_is_sent(
         filler.unlink()
         assert all(federation.running(name) for name in NAMES)
         federation.wait(
-            lambda: federation.state(attempt)[0] in states.ENDED
+            lambda: federation.state(attempt)[0] in ENDED
         )  # the wish may have waited for room
         for name in NAMES:
-            federation.wait(
-                lambda name=name: federation.state(attempt, name)[0] in (*states.ENDED, "")
-            )
+            federation.wait(lambda name=name: federation.state(attempt, name)[0] in (*ENDED, ""))
         federation.train("third")
         np.testing.assert_array_equal(federation.released("third"), federation.expected())
 

@@ -14,7 +14,7 @@ pytest.importorskip("nats")
 from evil_relay import EvilRelay
 from federation import Federation
 
-from pdml.node.crypto.hpke import Sealer
+from pdml.clock import SYSTEM_CLOCK
 from pdml.node.daemon.nats_transport import NatsTransport
 from pdml.node.daemon.relay_server import CONFIG
 
@@ -24,32 +24,17 @@ NONCE = "evil-relay-nonce"
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     """Keys, study and certificate; no process of it is started."""
-    with Federation(tmp_path_factory.mktemp("carrier")) as made:
+    with Federation(tmp_path_factory.mktemp("transport")) as made:
         yield made
 
 
 class Member:
-    """A node's carrier alone, in this process."""
+    """A node's transport alone, in this process."""
 
     def __init__(self, federation, name):
-        study, home = federation.study, federation.homes[name]
         self.up, self.why = False, ""
-        sealer = Sealer(
-            name,
-            home.identity(),
-            home.sealing(),
-            signing=study.signing_keys,
-            sealing={server.name: server.sealing_key for server in study.servers},
-        )
-        self.carrier = NatsTransport(
-            sealer,
-            home.identity(),
-            study,
-            study.relay,
-            handle=lambda context, content: b"heard " + content,
-            changed=self.change,
-        )
-        self.carrier.start()
+        self.transport = NatsTransport.of_node(federation.homes[name], SYSTEM_CLOCK)
+        self.transport.start(lambda context, content: b"heard " + content, self.change)
 
     def change(self, up, why):
         self.up, self.why = up, why
@@ -62,7 +47,7 @@ def members(federation, *names):
         yield made
     finally:
         for member in made:
-            member.carrier.close()
+            member.transport.close()
 
 
 class Trap:
@@ -89,8 +74,8 @@ def wait(ready, what, timeout=30):
 
 def talks(one, other):
     """Whether a question of ``one`` reaches ``other`` and is answered."""
-    asked = {other.carrier.name: b"you"}
-    return one.carrier.ask("ask", asked, timeout=1) == {other.carrier.name: b"heard you"}
+    asked = {other.transport.name: b"you"}
+    return one.transport.ask("ask", asked, timeout=1) == {other.transport.name: b"heard you"}
 
 
 def info(**fields):

@@ -7,7 +7,6 @@ import socket
 import sqlite3
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from consortium import PLAN
@@ -18,14 +17,14 @@ from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.crypto import tls
 from pdml.node.crypto.signing import Identity
 from pdml.node.daemon import relay_server
-from pdml.node.daemon.metrics import Metrics
+from pdml.node.daemon.process import MetricsServer
 from pdml.node.job import training_data
-from pdml.node.job.admission import JobAdmission
+from pdml.node.job.admission import AdmissionRule, Member
 from pdml.node.job.import_data import import_table
 from pdml.node.operator.node_status import NodeStatus, read_status
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.storage.control_db import DESK, ControlDatabase
+from pdml.node.storage.control_db import CONTROL, ControlDatabase
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Study
@@ -116,8 +115,8 @@ def test_a_journal_in_which_nothing_stands_is_not_taken_for_one(tmp_path):
     sqlite3.connect(tmp_path / "empty.db").execute("CREATE TABLE t (x)").connection.close()
     with pytest.raises(JournalError, match=r"the journal empty.db holds nothing"):
         Journal.peek(tmp_path / "empty.db")
-    (tmp_path / DESK).write_text("no desk either, whoever asks for one" * 20)
-    with pytest.raises(InvalidInput, match=r"the node's desk .* cannot be used"):
+    (tmp_path / CONTROL).write_text("no database either, whoever asks for one" * 20)
+    with pytest.raises(InvalidInput, match=r"the node's control database .* cannot be used"):
         ControlDatabase(tmp_path)
 
 
@@ -135,18 +134,19 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
     june, may = (JobTerms.for_study(study, PLAN, name) for name in ("june", "may"))
     names = {"server": "alice", "dataset": alice.load_training_data().dataset, "source": "secure"}
     journal = alice.journal()
-    journal.begin("june", contract=june.digest, sealed=b"", terms="", **names)
-    journal.begin("may", contract="0" * 64, sealed=b"", terms="", **names)
+    journal.begin("june", terms=june.digest, sealed=b"", plan="", **names)
+    journal.begin("may", terms="0" * 64, sealed=b"", plan="", **names)
     journal.commit("june", 1, payload=b"", events=[])
     journal.close()
     terms = {"offerer": "bob", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
     committed = alice.committed()
+    member = Member(name="alice", study=study, identity=alice.identity())
     judge, careless = (
-        JobAdmission(alice, study, each, committed) for each in (Secure(), Simulated(1))
+        AdmissionRule(member, alice, committed, each.name) for each in (Secure(), Simulated(1))
     )
     for contract, who, said in (
         (june, judge, "alice knows job june already: resume it"),
-        (may, judge, "job may is in alice's journal with another contract"),
+        (may, judge, "job may is in alice's journal with other terms"),
         (
             JobTerms.for_study(study, PLAN, "july"),
             careless,
@@ -164,7 +164,8 @@ def test_a_node_whose_records_do_not_fit_refuses_when_it_is_asked(alice, monkeyp
     import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
     alice = NodeDirectory.open(alice.folder)
     journal = alice.journal()
-    judge = JobAdmission(alice, study, Secure(), journal)
+    member = Member(name="alice", study=study, identity=alice.identity())
+    judge = AdmissionRule(member, alice, journal, "secure")
     terms = {"offerer": "bob", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
     offer = Offer.of(
         JobTerms.for_study(study, PLAN, "june"), attempt=secrets.token_hex(16), **terms
@@ -204,14 +205,13 @@ def test_records_of_another_shape_are_another_study_s(alice):
 
 
 def test_figures_are_for_this_machine(alice):
-    office = SimpleNamespace(home=alice)  # all that figures are read from
     for address in ("0.0.0.0:9100", "127.0.0.1:port", "127.0.0.1:70000"):
         with pytest.raises(InvalidInput, match=r"metrics must be 127\.0\.0\.1:PORT"):
-            Metrics(office, address)
+            MetricsServer(alice.folder, address)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(InvalidInput, match=r"metrics cannot be shown at .*: address already"):
-            Metrics(office, address)
+            MetricsServer(alice.folder, address)
 
 
 def test_a_relay_needs_a_server_that_is_new_enough(tmp_path, monkeypatch):

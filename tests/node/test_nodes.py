@@ -34,12 +34,18 @@ from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.errors import InvalidInput, PDMLError
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job import coordinator
-from pdml.node.job.round_exchange import LATER, REFUSED, Answer, decoded_answer
+from pdml.node.job.coordinator import Coordinator
 from pdml.node.protocol.job_offer import Offer
-from pdml.node.protocol.requests import BEGIN, POSTPONE, Postpone
-from pdml.node.storage.control_db import ALLOWED, ENDED, PENDING, Attempt, digest_of
-from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.protocol.requests import (
+    LATER,
+    REFUSED,
+    Answer,
+    Postpone,
+    RequestKind,
+    read_answer,
+)
+from pdml.node.storage.control_db import ENDED, Attempt, OfferState, digest_of
+from pdml.node.storage.journal import JobState, Journal
 from pdml.node.storage.node_dir import JOURNAL
 
 ROUNDS = 60
@@ -61,7 +67,10 @@ def test_the_numbers_are_the_local_engines_at_every_member(federation):
     for name in NAMES:
         np.testing.assert_array_equal(federation.released("first", name), federation.expected())
         with federation.journal(name) as journal:
-            assert journal.job("first").state == FINISHED and journal.job("first").round == ROUNDS
+            assert (
+                journal.job("first").state == JobState.FINISHED
+                and journal.job("first").round == ROUNDS
+            )
             with pytest.raises(Exception, match="finished"):
                 journal.sealed("first")
 
@@ -133,7 +142,7 @@ def test_a_node_is_lean(federation):
     heavy = ("matplotlib", "sklearn", "networkx", "pandas", "numba", "rich")
     code = f"""
 import sys, threading
-from pdml.node.daemon.__main__ import run
+from pdml.node.daemon.process import run
 threading.Timer(3.0, lambda: (print([m for m in {heavy} if m in sys.modules]), sys.stdout.flush(), __import__("os")._exit(0))).start()
 run(__import__("pathlib").Path(sys.argv[1]), simulated_noise=1)
 """
@@ -153,15 +162,15 @@ run(__import__("pathlib").Path(sys.argv[1]), simulated_noise=1)
 def test_any_member_offers_and_a_job_begins_only_if_all_accept(federation):
     federation.homes["carol"] = federation.homes["carol"].save(accept="ask")
     try:
-        attempt = federation.offer("asked", by="bob")
-        federation.wait(lambda: federation.state(attempt, "carol")[0] == "asked")
-        assert all(federation.round("asked", name) == 0 for name in NAMES)
+        attempt = federation.offer("pending", by="bob")
+        federation.wait(lambda: federation.state(attempt, "carol")[0] == "pending")
+        assert all(federation.round("pending", name) == 0 for name in NAMES)
         folder = federation.homes["carol"].folder
-        done = federation.pdml("node", "accept", folder, "asked", "--yes")
+        done = federation.pdml("node", "accept", folder, "pending", "--yes")
         assert done.returncode == 0, done.stderr
         federation.finish(attempt, by="bob")
         refused = federation.offer("refused", by="bob")
-        federation.wait(lambda: federation.state(refused, "carol")[0] == "asked")
+        federation.wait(lambda: federation.state(refused, "carol")[0] == "pending")
         done = federation.pdml(
             "node",
             "refuse",
@@ -218,7 +227,7 @@ class Whispering(NodeDaemon):
         super().__init__(*arguments, **options)
         ask = self.transport.ask
         self.transport.ask = lambda kind, messages, **options: (
-            {} if kind == BEGIN else ask(kind, messages, **options)
+            {} if kind == RequestKind.BEGIN else ask(kind, messages, **options)
         )
 
 
@@ -240,13 +249,13 @@ def test_a_job_begins_everywhere_though_its_offerer_fell_before_it_could_say_so(
 
 def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federation, monkeypatch):
     """A node that has finished the job is done before it could have told anybody."""
-    spread = coordinator._broadcast_start
+    broadcast = Coordinator.broadcast_begin
 
-    def late(office, offer, begin):
+    def late(self, offer, begin):
         federation.wait(lambda: federation.state(offer.attempt)[0] == "done")
-        spread(office, offer, begin)
+        yield from broadcast(self, offer, begin)
 
-    monkeypatch.setattr(coordinator, "_broadcast_start", late)
+    monkeypatch.setattr(Coordinator, "broadcast_begin", late)
     with at_work(federation, "alice", NodeDaemon):
         attempt = federation.offer("first", resume=True, start_timeout=300)
         for name in NAMES:
@@ -256,7 +265,7 @@ def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federati
 
 SIGNALS = """
 import os, random, signal, sys, threading, time
-from pdml.node.daemon import __main__ as running
+from pdml.node.daemon import process
 
 class Idle:
     def __init__(self):
@@ -265,13 +274,13 @@ class Idle:
         self.leaving.set()
 
 for i in range(300):
-    office = Idle()
-    running._obey_signals(office)
+    idle = Idle()
+    process.leave_on_signal(idle)
     if not (child := os.fork()):  # another process: a thread would interrupt where locks are released
         time.sleep(random.uniform(0, 0.002))
         os.kill(os.getppid(), (signal.SIGTERM, signal.SIGINT)[i % 2])
         os._exit(0)
-    while not office.leaving.wait(1e-9):
+    while not idle.leaving.wait(1e-9):
         pass
     os.waitpid(child, 0)
 """
@@ -318,9 +327,12 @@ class Hesitant(NodeDaemon):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.open = threading.Event()
+        honest = self.handlers.by_kind[RequestKind.OFFER]
 
-    def _handle_offer(self, context, content):
-        return super()._handle_offer(context, content) if self.open.is_set() else Answer(LATER)
+        def hesitate(context, content):
+            return honest(context, content) if self.open.is_set() else Answer(LATER)
+
+        self.handlers.by_kind[RequestKind.OFFER] = hesitate
 
 
 def digest(federation, job, by, attempt):
@@ -347,7 +359,9 @@ def test_of_two_members_offers_at_the_same_time_one_waits_for_the_other(federati
         attempts["bob"] = tried
         federation.wait(lambda: federation.state(attempts["alice"])[0] == "accepted")
         federation.offer(jobs["bob"], by="bob", attempt=tried, start_timeout=60.0)
-        federation.wait(lambda: bob.work is not None and bob.work.offer.attempt == tried)
+        federation.wait(
+            lambda: bob.admission.work is not None and bob.admission.work.offer.attempt == tried
+        )
         bob.open.set()
         for name, attempt in attempts.items():
             federation.finish(attempt, by=name)
@@ -362,16 +376,21 @@ def test_of_two_members_offers_at_the_same_time_one_waits_for_the_other(federati
 def test_nobody_postpones_anothers_job_nor_one_that_has_begun(federation):
     with at_work(federation, "bob", Hesitant), at_work(federation, "carol", NodeDaemon) as carol:
         attempt = federation.offer("not-postponed")
-        federation.wait(lambda: carol.work is not None)
-        work, message = carol.work, msgspec.msgpack.encode(Postpone(attempt=attempt))
+        federation.wait(lambda: carol.admission.work is not None)
+        work, message = carol.admission.work, msgspec.msgpack.encode(Postpone(attempt=attempt))
         for sender, begun in (("bob", False), ("alice", True)):
             work.begun = begun
             context = Context(
-                carol.study.hash, "", 0, POSTPONE, sender, "carol", secrets.token_hex(16)
+                carol.member.study.hash,
+                "",
+                RequestKind.POSTPONE,
+                sender,
+                "carol",
+                secrets.token_hex(16),
             )
-            answer = decoded_answer(carol.handle(context, message))
+            answer = read_answer(carol.handlers.handle(context, message))
             assert answer.state == REFUSED and "wants to postpone" in answer.sentence
-            assert carol.work is work
+            assert carol.admission.work is work
         work.begun = False
         federation.stop(attempt)
         with pytest.raises(Ended, match="alice stopped the job"):
@@ -467,7 +486,7 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
         federation.start("bob")
 
 
-@pytest.mark.parametrize("state", [PENDING, ALLOWED])
+@pytest.mark.parametrize("state", [OfferState.PENDING, OfferState.ALLOWED])
 def test_an_offer_that_its_offerer_has_given_up_does_not_stay_open(federation, state):
     """Killed before it could accept, and down when the offerer said that it was over."""
     federation.kill("bob")
@@ -477,8 +496,10 @@ def test_an_offer_that_its_offerer_has_given_up_does_not_stay_open(federation, s
     offer = Offer.of(
         contract, attempt=terms["attempt"], offerer="alice", resume=False, **limits
     ).signed(federation.homes["alice"].identity())
-    with contextlib.closing(federation.desk("bob")) as desk:
-        desk.put(Attempt(**terms, contract=contract.digest, offer=offer, state=state, sentence=""))
+    with contextlib.closing(federation.control_db("bob")) as control_db:
+        control_db.put(
+            Attempt(**terms, contract=contract.digest, offer=offer, state=state, sentence="")
+        )
     federation.start("bob")
     federation.wait(lambda: federation.state(terms["attempt"], "bob")[0] in ENDED)
     assert "alice offered job given-up" in federation.state(terms["attempt"], "bob")[1]
@@ -594,9 +615,9 @@ def test_ctrl_c_on_a_terminal_stops_the_job_at_every_member(federation):
                 sys.executable,
                 [sys.executable, "-c", RUN, *arguments, str(federation.homes["alice"].folder)],
             )
-        with contextlib.closing(federation.desk()) as desk:
-            federation.wait(lambda: any(a.job == "typed" for a in desk.attempts()))
-            attempt = [a for a in desk.attempts() if a.job == "typed"][-1].attempt
+        with contextlib.closing(federation.control_db()) as control_db:
+            federation.wait(lambda: any(a.job == "typed" for a in control_db.attempts()))
+            attempt = [a for a in control_db.attempts() if a.job == "typed"][-1].attempt
         os.write(terminal, b"\x03")
         said = b""
         with contextlib.suppress(OSError):  # how a terminal ends

@@ -19,7 +19,7 @@ from pdml.errors import InvalidInput, PeerError
 from pdml.node.job.import_data import import_table
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.offer_terms import read_terms
-from pdml.node.storage import control_db
+from pdml.node.storage.control_db import Attempt, OfferState
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 
@@ -38,15 +38,15 @@ def with_records(home):
 
 
 def offered(alice, plan=PLAN, *, job="first", by="bob", signer=None, **changes):
-    """An offer as it lies on alice's desk."""
+    """An offer as alice's control database has it."""
     contract = JobTerms.for_study(alice.checked_study(), plan, job)
     terms = {"resume": False, "start_timeout": 60.0, "round_timeout": 30.0, "offerer": by}
     offer = msgspec.structs.replace(
         Offer.of(contract, attempt=secrets.token_hex(16), **terms), **changes
     )
     signed = offer.signed(NodeDirectory.open(alice.folder.parent / (signer or by)).identity())
-    names = {"attempt": offer.attempt, "job": job, "contract": contract.digest, "offerer": by}
-    return control_db.Attempt(**names, offer=signed, state=control_db.PENDING, sentence="")
+    names = {"attempt": offer.attempt, "job": job, "terms": contract.digest, "offerer": by}
+    return Attempt(**names, offer=signed, state=OfferState.PENDING, sentence="")
 
 
 def row(terms, data="features", colluding=None):
@@ -62,7 +62,7 @@ def spend(home, job, plan=PLAN, *, rounds=None):
     events = plan.events(held.server.spec)
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
-        journal.begin(job, contract="", sealed=b"", terms="", **names)
+        journal.begin(job, terms="", sealed=b"", plan="", **names)
         journal.commit(job, 1, payload=b"", events=events if rounds is None else events[:rounds])
     return Ledger(((held.flip(), *events),))
 
@@ -71,7 +71,7 @@ def test_the_terms_are_those_that_were_signed(alice):
     attempt = offered(alice)
     terms = read_terms(alice, attempt)
     told = terms.to_dict()
-    assert terms.contract.plan == PLAN and terms.digest == attempt.digest
+    assert terms.job_terms.plan == PLAN and terms.digest == attempt.digest
     assert (told["offered_by"], told["job"], told["members"]) == ("bob", "first", ["alice", "bob"])
     assert (told["start_timeout"], told["round_timeout"], told["records"]) == (60.0, 30.0, 150)
     assert told["dataset"] == alice.load_training_data().dataset and told["plan"] == PLAN.to_dict()
@@ -118,5 +118,5 @@ def test_of_masked_sums_the_budget_s_coalition_has_the_limit(tmp_path):
 def test_what_the_offerer_has_not_signed_has_no_terms(alice):
     with pytest.raises(PeerError, match="bob sent an offer that it has not signed"):
         read_terms(alice, offered(alice, signer="alice"))
-    with pytest.raises(InvalidInput, match="has another contract than its terms make"):
-        read_terms(alice, offered(alice, contract="0" * 64))
+    with pytest.raises(InvalidInput, match="does not make the same terms"):
+        read_terms(alice, offered(alice, terms="0" * 64))

@@ -118,10 +118,10 @@ def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source
 def noise_of(consortium, name):
     """(η, [θ(1), θ(2), ...]) that a node drew: what it sent, less what a silent twin computes."""
     party, journal = consortium.party(name), consortium.journals[name]
-    server, contract = party.holdings.server, consortium.contract
+    server, contract = party.training_data.server, consortium.contract
     sealed = journal.sealed(contract.job)
     purpose = f"{contract.digest} {name}".encode()
-    linear = wire_messages.unpacked(
+    linear = wire_messages.decode_vector(
         consortium.identities[name].unseal(sealed, purpose), contract.shape
     )
     mean = labels.label_mean(server.matrix, server.codes, contract.plan.loss_for(contract.classes))
@@ -130,12 +130,12 @@ def noise_of(consortium, name):
     for t in range(1, party.round + 1):
         heard = journal.inbox(contract.job, t - 1)
         others = [
-            wire_messages.unpacked(heard[peer], contract.shape)
+            wire_messages.decode_vector(heard[peer], contract.shape)
             for peer in party.neighbours
             if heard
         ]
         _, point = twin.step(state, others)
-        released = wire_messages.unpacked(journal.outgoing(contract.job, t), contract.shape)
+        released = wire_messages.decode_vector(journal.outgoing(contract.job, t), contract.shape)
         theta.append(released - point)
         state = twin.replay(state, others, released)
     return len(NAMES) * (mean - linear), theta
@@ -334,12 +334,12 @@ def forged(consortium, *, key="bob", **changes):
         ({"round": 3}, "sent a release of round 3 while alice stands at round 1"),
         ({"round": 99}, "the plan has rounds"),
         ({"study": "6" * 64}, "trains another study"),
-        ({"contract": "6" * 64}, "under another contract"),
-        ({"job": "job-9"}, "under another contract"),
+        ({"terms": "6" * 64}, "under other terms"),
+        ({"job": "job-9"}, "under other terms"),
         ({"sender": "carol"}, "in the name of 'carol'"),
         ({"sender": "mallory"}, "in the name of 'mallory'"),
         ({"recipient": "dave"}, "meant for 'dave'"),
-        ({"version": 1}, "version 1 of the format 'training message'"),
+        ({"version": 2}, "version 2 of the format 'training message'"),
         ({"key": "carol"}, "signature is not bob's"),
         ({"payload": np.ones((1, 4)).tobytes()}, "two different releases for round 1"),
     ],
@@ -411,7 +411,7 @@ def pull(made, length):
                 sent = party.message(peer, t)
                 if name == "dave":
                     terms = {"sender": name, "recipient": peer, "t": t}
-                    payload = wire_messages.packed(vector)
+                    payload = wire_messages.encode_vector(vector)
                     sent = wire_messages.vector(
                         contract, made.identities[name], **terms, payload=payload
                     )
@@ -452,7 +452,9 @@ def test_a_release_is_no_longer_than_the_recursion_says(tmp_path, penalty, class
     rounds = dict.fromkeys(NAMES, 1)
     sent = {
         name: [
-            wire_messages.unpacked(made.journals[name].outgoing("job-1", t), made.contract.shape)
+            wire_messages.decode_vector(
+                made.journals[name].outgoing("job-1", t), made.contract.shape
+            )
             for t in range(1, 13)
         ]
         for name in NAMES
@@ -479,7 +481,7 @@ def test_releases_of_any_loss_have_a_cap(tmp_path):
 def test_the_inner_state_is_sealed_and_then_gone(consortium, tmp_path):
     consortium.run()
     party, journal = consortium.party("alice"), consortium.journals["alice"]
-    linear, sealed = wire_messages.packed(party._node.linear), journal.sealed("job-1")
+    linear, sealed = wire_messages.encode_vector(party._node.linear), journal.sealed("job-1")
     files = [tmp_path / "alice.db", tmp_path / "alice.db-wal"]
     assert not any(linear in path.read_bytes() for path in files if path.exists())
     purpose = f"{consortium.contract.digest} alice".encode()
@@ -551,7 +553,7 @@ def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
     consortium.run(until=2)
     consortium.close()
     other = Consortium(tmp_path, plan=replace(PLAN, penalty=0.2))
-    with pytest.raises(JournalError, match="with another contract"):
+    with pytest.raises(JournalError, match="with other terms"):
         other.party("alice")
     other.close()
 

@@ -20,8 +20,9 @@ from pdml.errors import (
     PeerError,
 )
 from pdml.node.job import round_exchange
-from pdml.node.job.round_exchange import RELEASE, Answer, Stopped
+from pdml.node.job.round_exchange import Stopped
 from pdml.node.protocol.redaction import public_message, public_terms
+from pdml.node.protocol.requests import REFUSED, Answer, RequestKind
 
 ALWAYS = "bob could not go on: the log of its node says why"
 PUBLIC = (PeerError, Stopped, BudgetExceeded)  # they are about others, and about public settings
@@ -113,9 +114,7 @@ def test_a_node_that_fails_sounds_the_same_to_its_neighbours(tmp_path, monkeypat
     air = Air(made, round_timeout=1.0)
     ended = air.run((PDMLError, type(error)))
     assert ended["bob"] is error
-    assert air.exchanges["bob"].answer(RELEASE, "alice", b"") == Answer(
-        round_exchange.REFUSED, ALWAYS
-    )
+    assert air.exchanges["bob"].answer(RequestKind.RELEASE, "alice", b"") == Answer(REFUSED, ALWAYS)
     heard = {str(each) for name, each in ended.items() if name != "bob"}
     refusals = {sentence for sentence in heard if "refused" in sentence}
     assert all(sentence.count(ALWAYS) == 1 for sentence in refusals)
@@ -127,7 +126,8 @@ def test_a_node_that_fails_sounds_the_same_to_its_neighbours(tmp_path, monkeypat
 @pytest.mark.parametrize("error", [JournalError("disk full"), ValueError("34.5")])
 def test_so_does_one_that_fails_while_it_listens(tmp_path, monkeypatch, error):
     made = Consortium(tmp_path)
-    bob = Air(made).exchanges["bob"]
+    air = Air(made)
+    bob = air.exchanges["bob"]
 
     def failing(*_):
         raise error
@@ -135,9 +135,9 @@ def test_so_does_one_that_fails_while_it_listens(tmp_path, monkeypatch, error):
     monkeypatch.setattr(made.party("bob"), "accept", failing)
     made.meet("bob")
     for _ in range(2):
-        assert bob.answer(RELEASE, "alice", b"x") == Answer(round_exchange.REFUSED, ALWAYS)
+        assert bob.answer(RequestKind.RELEASE, "alice", b"x") == Answer(REFUSED, ALWAYS)
     with pytest.raises(type(error)):  # and the node's own log has it
-        bob.run()
+        air.drive("bob")
     made.close()
 
 

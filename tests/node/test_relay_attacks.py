@@ -20,7 +20,7 @@ from federation import NAMES, Ended, Federation
 from pdml.node.crypto import tls
 from pdml.node.crypto.hpke import Box
 from pdml.node.crypto.signing import Identity, verify_signature
-from pdml.node.protocol.requests import OFFER
+from pdml.node.protocol.requests import RequestKind
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,9 @@ def test_it_cannot_answer_for_a_node(federation):
 
     with relay(federation, bend):
         attempt = federation.offer("answered", start_timeout=600.0)
-        federation.wait(lambda: asked.count(("alice", OFFER)) > 2, 120, "a question asked again")
+        federation.wait(
+            lambda: asked.count(("alice", RequestKind.OFFER)) > 2, 120, "a question asked again"
+        )
         federation.wait(lambda: federation.state(attempt, "carol")[0] == "accepted", 120)
         assert federation.state(attempt)[0] == "accepted", "and not begun"
         federation.stop(attempt)

@@ -13,19 +13,15 @@ import numpy as np
 import pytest
 from consortium import NAMES, PLAN, Consortium
 
+from pdml.clock import SYSTEM_CLOCK
 from pdml.errors import JournalError, PDMLError, PeerError
 from pdml.node.job import round_exchange
-from pdml.node.job.round_exchange import (
-    HELLO,
-    LATER,
-    OK,
-    REFUSED,
-    RELEASE,
-    Answer,
-    Exchange,
-    Stopped,
-)
+from pdml.node.job.round_exchange import Exchange, Stopped
+from pdml.node.job.steps import drive
 from pdml.node.protocol import wire_messages
+from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, RequestKind
+
+HELLO, RELEASE = RequestKind.HELLO, RequestKind.RELEASE
 
 
 class Air:
@@ -37,19 +33,13 @@ class Air:
         self.bend = bend or (lambda sender, topic, peer, data: [data])
         limits = {"start_timeout": start_timeout, "round_timeout": round_timeout}
         self.exchanges = {
-            name: Exchange(consortium.party(name), self.sender(name), **limits) for name in NAMES
+            name: Exchange(consortium.party(name), clock=SYSTEM_CLOCK, **limits) for name in NAMES
         }
+        self.transports = {name: Sender(self, name) for name in NAMES}
         self.absent = set()
 
-    def sender(self, name):
-        def send(topic, messages, timeout):
-            answers = {}
-            for peer, data in messages.items():
-                for told in [] if peer in self.absent else self.bend(name, topic, peer, data):
-                    answers[peer] = self.exchanges[peer].answer(topic, name, told)
-            return answers
-
-        return send
+    def drive(self, name):
+        drive(self.exchanges[name].run(), self.transports[name], SYSTEM_CLOCK)
 
     def run(self, expected=PDMLError):
         """How it ended at each node: None, or what was raised."""
@@ -57,12 +47,31 @@ class Air:
         def one(name):
             try:
                 if name not in self.absent:
-                    self.exchanges[name].run()
+                    self.drive(name)
             except expected as error:
                 return error
 
         with ThreadPoolExecutor(len(NAMES)) as threads:
             return dict(zip(NAMES, threads.map(one, NAMES), strict=True))
+
+
+class Sender:
+    """The transport of one of them; ``send`` may be bent."""
+
+    def __init__(self, air, name):
+        self.air, self.name = air, name
+
+    def ask(self, kind, messages, *, job, timeout):
+        answers = self.send(kind, messages, timeout)
+        return {peer: msgspec.msgpack.encode(answer) for peer, answer in answers.items()}
+
+    def send(self, kind, messages, timeout):
+        answers = {}
+        for peer, data in messages.items():
+            absent = peer in self.air.absent
+            for message in [] if absent else self.air.bend(self.name, kind, peer, data):
+                answers[peer] = self.air.exchanges[peer].answer(kind, self.name, message)
+        return answers
 
 
 @pytest.fixture(autouse=True)
@@ -95,12 +104,12 @@ def test_a_release_that_overtakes_a_hello_accuses_nobody(consortium):
     alice, heard = consortium.party("alice"), []
     consortium.kill("carol")
     honest = Air(consortium)
-    carol = honest.exchanges["carol"]
-    greet = carol._send
+    carol, transport = honest.exchanges["carol"], honest.transports["carol"]
+    greet = transport.send
 
     def late(topic, messages, timeout):
         answers = greet(topic, messages, timeout)
-        with honest.exchanges["alice"]._changed:
+        with honest.exchanges["alice"]._lock:
             message = (
                 alice.message("carol", alice.advance()) if topic == HELLO and alice.ready else None
             )
@@ -108,7 +117,7 @@ def test_a_release_that_overtakes_a_hello_accuses_nobody(consortium):
             heard.append(carol.answer(RELEASE, "alice", message))
         return answers
 
-    carol._send = late
+    transport.send = late
     assert set(honest.run().values()) == {None}
     assert heard == [Answer(LATER, "alice, bob, dave")]
     np.testing.assert_array_equal(releases(consortium), consortium.by_local_engine())
@@ -163,7 +172,7 @@ def test_the_one_that_is_gone_is_named_by_those_who_never_speak_with_it(consorti
 def test_a_job_that_was_cut_off_goes_on(consortium):
     """Stopped in round 5 at one node, wherever the others were; then resumed from the journals."""
     air = Air(consortium, round_timeout=3.0)
-    air.exchanges["bob"]._meanwhile = lambda t: (
+    air.exchanges["bob"]._after_round = lambda t: (
         air.exchanges["bob"].stop("somebody pulled the plug") if t == 5 else None
     )
     ended = air.run()
@@ -213,7 +222,7 @@ LIES = {
     },  # stale: this payload for the round before
     "while": lambda m: {"round": m.round + 2},
     "trains another study": lambda m: {"study": "6" * 64},
-    "under another contract": lambda m: {"contract": "6" * 64},
+    "under other terms": lambda m: {"terms": "6" * 64},
     "meant for": lambda m: {"recipient": "nobody"},
 }
 
@@ -280,13 +289,13 @@ def test_strangers_are_turned_away_and_change_nothing(consortium):
 
 def test_a_node_that_is_not_ready_is_asked_again(consortium):
     air = Air(consortium)
-    ready, honest = threading.Event(), air.sender
+    ready = threading.Event()
 
     def shy(name):
-        carried = honest(name)
+        honest = air.transports[name].send
 
         def send(topic, messages, timeout):
-            answers = carried(
+            answers = honest(
                 topic,
                 {peer: data for peer, data in messages.items() if ready.is_set() or peer != "dave"},
                 timeout,
@@ -295,8 +304,8 @@ def test_a_node_that_is_not_ready_is_asked_again(consortium):
 
         return send
 
-    for name, each in air.exchanges.items():
-        each._send = shy(name)
+    for name, transport in air.transports.items():
+        transport.send = shy(name)
     threading.Timer(1.0, ready.set).start()
     assert set(air.run().values()) == {None}
 
@@ -334,7 +343,7 @@ def test_a_node_ends_when_it_has_heard_the_last_round_of_all(consortium):
     air, complete = Air(consortium, bend=bend), {}
 
     def one(name):
-        air.exchanges[name].run()
+        air.drive(name)
         complete[name] = consortium.party(name).complete
 
     with ThreadPoolExecutor(len(NAMES)) as threads:
@@ -356,10 +365,10 @@ def test_who_contradicts_itself_after_the_last_round_is_proved_to_have(consortiu
     air = Air(consortium, bend=bend)
     assert set(air.run().values()) == {None}
     alice = air.exchanges["alice"]
-    assert alice.contradiction is None
+    assert alice.equivocation is None
     other = msgspec.structs.replace(last["bob"], payload=np.zeros((1, 4)).tobytes())
     signed = wire_messages._signed(consortium.identities["bob"], other)
     assert alice.answer(RELEASE, "bob", signed).state == REFUSED
     alice.stop("bob ended the job")  # whoever lies hurries to end it
-    assert "bob sent two different releases" in str(alice.contradiction)
-    assert alice.contradiction.evidence
+    assert "bob sent two different releases" in str(alice.equivocation)
+    assert alice.equivocation.evidence

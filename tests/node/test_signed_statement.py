@@ -252,12 +252,12 @@ def test_two_different_statements_prove_who_made_them(consortium):
     consortium.run()
     alice = consortium.party("alice")
     data = consortium.party("bob").statement()
-    alice.hear_statement("bob", data)
-    alice.hear_statement("bob", data)
+    alice.store_statement("bob", data)
+    alice.store_statement("bob", data)
     assert alice.silent == ("alice", "carol", "dave")
     with pytest.raises(Equivocation, match="bob made two different statements") as caught:
-        alice.hear_statement("bob", changed(consortium, randomised_by="operator"))
-    found = equivocation.proof_of(
+        alice.store_statement("bob", changed(consortium, randomised_by="operator"))
+    found = equivocation.verify_evidence(
         caught.value.evidence, consortium.contract.digest, consortium.keys
     )
     assert found.sender == caught.value.peer == "bob"
@@ -275,13 +275,13 @@ def test_two_different_releases_prove_who_sent_them(consortium):
             "bob", wire_messages._signed(consortium.identities["bob"], other)
         )
     proof = caught.value.evidence
-    found = equivocation.proof_of(proof, consortium.contract.digest, consortium.keys)
+    found = equivocation.verify_evidence(proof, consortium.contract.digest, consortium.keys)
     assert (found.sender, found.round) == ("bob", 1) == (caught.value.peer, caught.value.round)
     with pytest.raises(PeerError, match="not signed by it"):
         keys = consortium.keys | {"bob": consortium.keys["carol"]}
-        equivocation.proof_of(proof, consortium.contract.digest, keys)
+        equivocation.verify_evidence(proof, consortium.contract.digest, keys)
     with pytest.raises(PeerError, match="another job"):
-        equivocation.proof_of(proof, "6" * 64, consortium.keys)
+        equivocation.verify_evidence(proof, "6" * 64, consortium.keys)
 
 
 INTEGERS = st.integers(-(2**63), 2**63)
@@ -332,22 +332,22 @@ def test_a_list_without_end_is_refused_before_it_is_built(ended):
 
 def test_two_statements_prove_something_of_one_job_in_one_spelling(ended):
     elsewhere = changed(ended, terms="6" * 64)
-    proof = equivocation.packed(statements=[ended.party("bob").statement(), elsewhere])
+    proof = equivocation.encode_evidence(statements=[ended.party("bob").statement(), elsewhere])
     with pytest.raises(PeerError, match="the statements of bob are about another job"):
-        equivocation.proof_of(proof, ended.contract.digest, ended.keys)
+        equivocation.verify_evidence(proof, ended.contract.digest, ended.keys)
     head = len(equivocation._DOMAIN)
     assert proof[head] == 0x82  # a map of two in one byte; here in three
     with pytest.raises(PeerError, match="evidence in another spelling"):
-        equivocation.proof_of(
+        equivocation.verify_evidence(
             proof[:head] + b"\xde\x00\x02" + proof[head + 1 :], ended.contract.digest, ended.keys
         )
 
 
 def test_a_job_that_is_not_in_the_journal_is_not_told_of(ended):
     other = replace(ended.contract, job="job-9")
-    held, journal = ended.party("alice").holdings, ended.journals["alice"]
+    held, journal = ended.party("alice").training_data, ended.journals["alice"]
     with pytest.raises(JournalError, match="job job-9 is not in the journal of alice"):
         build_statement.build(other, "alice", held, journal, alias="a")
-    began = replace(journal.job("job-1"), terms="")  # by a version that kept no plan
-    with pytest.raises(JournalError, match="does not hold the plan of job job-1"):
+    began = replace(journal.job("job-1"), plan="")  # as of a released evaluation
+    with pytest.raises(JournalError, match="job job-1 has no plan"):
         build_statement.plan_of(began)

@@ -3,27 +3,15 @@
 import msgspec
 import pytest
 from consortium import Consortium
+from simulated import SimulatedClock
 
 from pdml.errors import PeerError
-from pdml.node.job import statement_sync
-from pdml.node.job.round_exchange import LATER, OK, Answer
-from pdml.node.job.statement_sync import CHUNK, gather, nothing_yet, piece
+from pdml.node.job.statement_sync import CHUNK, fetch_statements, nothing_yet, piece
+from pdml.node.job.steps import drive
+from pdml.node.protocol.requests import LATER, OK, Answer, Fetch
 
 LIMIT = 60.0
 OTHERS = ("bob", "carol", "dave")
-
-
-class Clock:
-    """Goes on by sleeping, and a little by asking."""
-
-    def __init__(self):
-        self.now, self.slept = 0.0, 0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now, self.slept = self.now + seconds, self.slept + 1
 
 
 class Statements:
@@ -35,79 +23,78 @@ class Statements:
     def stored_statement(self, server):
         return self.here.get(server, b"")
 
-    def hear_statement(self, server, data):
+    def store_statement(self, server, data):
         self.here[server] = data
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(statement_sync, "time", made)
-    return made
+def clock():
+    return SimulatedClock()
 
 
 @pytest.fixture
-def contract(tmp_path):
+def terms(tmp_path):
     return Consortium(tmp_path).contract
 
 
-def gathered(contract, clock, say, *, most=100_000):
-    """Gather while ``say(server, question, number of the question)`` answers; how often it did."""
-    asked = 0
+def gathered(terms, clock, say, *, most=100_000):
+    """Fetch while ``say(server, request, number of the request)`` answers; how often it did."""
 
-    def ask(kind, questions, timeout):
-        nonlocal asked
-        asked, clock.now = asked + 1, clock.now + 0.001
-        assert asked < most, "it asks without end"
-        ((whom, content),) = questions.items()
-        question = msgspec.msgpack.decode(content, type=statement_sync.Fetch)
-        return {whom: msgspec.msgpack.encode(say(whom, question, asked))}
+    class Transport:
+        requests = 0
 
-    terms = {"name": "alice", "limit": LIMIT, "check": lambda: None}
-    gather(contract, OTHERS, Statements(), ask, **terms)
-    return asked
+        def ask(self, kind, messages, *, job, timeout):
+            self.requests += 1
+            clock.time += 0.001
+            assert self.requests < most, "it asks without end"
+            ((whom, content),) = messages.items()
+            request = msgspec.msgpack.decode(content, type=Fetch)
+            return {whom: msgspec.msgpack.encode(say(whom, request, self.requests))}
+
+    options = {"name": "alice", "limit": LIMIT, "check": lambda: None, "clock": clock}
+    drive(fetch_statements(terms, OTHERS, Statements(), **options), Transport(), clock)
 
 
 @pytest.mark.parametrize(("step", "limits"), [(1, 5.1), (1000, 1.1)])
-def test_growing_rounds_hold_nobody_beyond_one_deadline(contract, clock, step, limits):
+def test_growing_rounds_hold_nobody_beyond_one_deadline(terms, clock, step, limits):
     """Rounds past the plan are no news, rounds of the plan only for as long as the others can need
     for what is left of it; and between two questions there is a pause."""
     with pytest.raises(PeerError, match="alice waited 60 s for the statement of bob, carol, dave"):
         gathered(
-            contract,
+            terms,
             clock,
             lambda whom, question, asked: nothing_yet(whom, "job", step * asked, expected=True),
         )
-    assert LIMIT <= clock.now < limits * LIMIT
-    assert clock.slept > clock.now
+    assert LIMIT <= clock.time < limits * LIMIT
+    assert clock.sleeps > clock.time
 
 
-def test_slowly_growing_rounds_hold_nobody_either(contract, clock):
+def test_slowly_growing_rounds_hold_nobody_either(terms, clock):
     """One round of the plan in every limit: news each time, but not for twelve limits."""
 
     def say(whom, question, asked):
-        return nothing_yet(whom, "job", int(clock.now / (0.9 * LIMIT)), expected=True)
+        return nothing_yet(whom, "job", int(clock.time / (0.9 * LIMIT)), expected=True)
 
     with pytest.raises(PeerError, match="alice waited 60 s"):
-        gathered(contract, clock, say)
-    assert 4 * LIMIT <= clock.now < 4.1 * LIMIT
+        gathered(terms, clock, say)
+    assert 4 * LIMIT <= clock.time < 4.1 * LIMIT
 
 
-def test_a_member_that_is_rounds_behind_is_waited_for(contract, clock):
+def test_a_member_that_is_rounds_behind_is_waited_for(terms, clock):
     def say(whom, question, asked):
-        if clock.now < 1.5 * LIMIT:
-            return nothing_yet(whom, "job", 10 + int(clock.now / LIMIT), expected=True)
+        if clock.time < 1.5 * LIMIT:
+            return nothing_yet(whom, "job", 10 + int(clock.time / LIMIT), expected=True)
         return piece(b"x" * (2 * CHUNK + 5), question.start)
 
-    gathered(contract, clock, say)
-    assert clock.now < 2 * LIMIT
+    gathered(terms, clock, say)
+    assert clock.time < 2 * LIMIT
 
 
-def test_a_statement_that_comes_byte_by_byte_is_none(contract, clock):
+def test_a_statement_that_comes_byte_by_byte_is_none(terms, clock):
     def say(whom, question, asked):
         if whom != "bob":
             return Answer(LATER)
         return Answer(OK, messages=[b"x", (100_000).to_bytes(8, "big")])
 
     with pytest.raises(PeerError, match="bob has a statement of 100,000 bytes, which is none"):
-        gathered(contract, clock, say)
+        gathered(terms, clock, say)

@@ -27,7 +27,8 @@ from pdml.model.model import load_model
 from pdml.node.job import sums_participant
 from pdml.node.operator.consortium_status import read_consortium_status
 from pdml.node.operator.node_status import read_status
-from pdml.node.storage import control_db as states
+from pdml.node.protocol.requests import RequestKind
+from pdml.node.storage.control_db import ENDED
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import JOURNAL
 from pdml.training import sums_release
@@ -52,7 +53,7 @@ def masked(federation):
 
 def ended(federation, attempt, names=NAMES):
     for name in names:
-        federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] in ENDED)
 
 
 def outbox(federation, job, name):
@@ -108,7 +109,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         "train", study, "--engine", "nodes", "--node", home, "--job", job, "--out", out
     )
     assert done.returncode == 0, done.stderr
-    assert "house.json is made of your exact sums: it is not to be shared" in done.stdout
+    assert "local_model.json is made of your exact sums: it is not to be shared" in done.stdout
     checked = federation.pdml("verify", out, "--study", study)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     for name in ("bob", "carol"):
@@ -116,7 +117,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         federation.wait(lambda name=name: federation.finished(job, name))
         told = federation.pdml("node", "result", folder, job, "--out", tmp_path / name, "--json")
         assert told.returncode == 0, told.stderr
-        assert json.loads(told.stdout)["files"]["house"] == str(
+        assert json.loads(told.stdout)["files"]["local_model"] == str(
             federation.homes[name].local_model_path(job)
         )
     contents = [
@@ -124,7 +125,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         for name in NAMES
     ]
     assert contents[0] == contents[1] == contents[2]
-    assert not any("house" in path.name for path in contents[0])
+    assert not any("local_model" in path.name for path in contents[0])
     houses = []
     for name in NAMES:
         path = federation.homes[name].local_model_path(job)
@@ -166,7 +167,7 @@ def test_a_node_killed_before_it_kept_its_house_keeps_it_when_it_is_back(federat
     """
     federation.wait(lambda: federation.homes["bob"].local_model_path("first").exists())
     federation.kill("bob")
-    federation.keeps = {"bob": dies, "carol": fails}
+    federation.local_models = {"bob": dies, "carol": fails}
     federation.start("bob")
     federation.kill("carol")
     federation.start("carol")
@@ -176,7 +177,7 @@ def test_a_node_killed_before_it_kept_its_house_keeps_it_when_it_is_back(federat
     assert federation.finished("lasting", "bob") and not bob.exists()
     federation.wait(lambda: b"not written: no room" in federation.log("carol").read_bytes())
     assert federation.running("carol") and not carol.local_model_path("lasting").exists()
-    federation.keeps = {}
+    federation.local_models = {}
     federation.start("bob")
     federation.wait(bob.exists, what="bob's house")
     kept = load_model(bob).to_bytes()
@@ -240,10 +241,14 @@ class Tapped(Bent):
 
         self.transport.ask = tapped
 
-    def handle(self, context, content):
-        answer = super().handle(context, content)
-        self.left.append(answer or b"")
-        return answer
+        handle = self.handlers.handle
+
+        def tapped_handle(context, content):
+            answer = handle(context, content)
+            self.left.append(answer or b"")
+            return answer
+
+        self.handlers.handle = tapped_handle
 
 
 def test_an_unmasked_row_never_leaves_a_node_of_a_masked_job(federation):
@@ -303,18 +308,26 @@ class Silent(Bent):
 
     mute = True
 
-    def _train(self, work):
-        work.offer = msgspec.structs.replace(work.offer, round_timeout=60.0)
-        super()._train(work)
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        run, honest = self.job_runner.run, self.handlers.by_kind[RequestKind.HELLO]
 
-    def said(self, contract, peer, data):
+        def patient(work):
+            work.offer = msgspec.structs.replace(work.offer, round_timeout=60.0)
+            return run(work)
+
+        def answer(context, content):
+            answer = honest(context, content)
+            if not self.mute:
+                return answer
+            return msgspec.structs.replace(answer, messages=answer.messages[:1])  # the hello alone
+
+        self.job_runner.run = patient
+        for kind in (RequestKind.HELLO, RequestKind.RELEASE):
+            self.handlers.by_kind[kind] = answer
+
+    def said(self, terms, peer, data):
         return b"" if self.mute else data
-
-    def _handle_exchange(self, context, content):
-        answer = super()._handle_exchange(context, content)
-        if not self.mute:
-            return answer
-        return msgspec.structs.replace(answer, messages=answer.messages[:1])  # the hello alone
 
 
 def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation):
@@ -362,34 +375,34 @@ def test_who_is_not_there_at_the_start_costs_nothing(federation):
 class Lying(Bent):
     """Sends what ``lie`` makes of its row."""
 
-    lie = staticmethod(lambda office, data: data)
+    lie = staticmethod(lambda daemon, data: data)
 
-    def said(self, contract, peer, data):
+    def said(self, terms, peer, data):
         return self.lie(self, data)
 
 
-def floats(office, data):
-    size = len(office.home.load_training_data().server.matrix.T)
-    return office.signed(
+def floats(daemon, data):
+    size = len(daemon.directory.load_training_data().server.matrix.T)
+    return daemon.signed(
         data, dtype="<f8", payload=np.zeros(sums_release.length(1, size)).tobytes()
     )
 
 
-def out_of_range(office, data):
-    size = sums_release.length(1, office.study.width)
-    return office.signed(data, payload=np.full(size, 2**62).tobytes())
+def out_of_range(daemon, data):
+    size = sums_release.length(1, daemon.member.study.width)
+    return daemon.signed(data, payload=np.full(size, 2**62).tobytes())
 
 
 LIES = {
     "floats": (floats, r"carol sent <f8 of shape"),
-    "short": (lambda office, data: office.signed(data, payload=bytes(8)), "carol sent <.8 of"),
+    "short": (lambda daemon, data: daemon.signed(data, payload=bytes(8)), "carol sent <.8 of"),
     "out of range": (out_of_range, "with a sum that no number of records has"),
     "another job": (
-        lambda office, data: office.signed(data, contract="0" * 64),
-        "carol trains under another contract",
+        lambda daemon, data: daemon.signed(data, terms="0" * 64),
+        "carol trains under other terms",
     ),
     "forged": (
-        lambda office, data: data[:-8] + bytes(8),
+        lambda daemon, data: data[:-8] + bytes(8),
         "carol sent a message whose signature is not carol's",
     ),
 }
@@ -421,7 +434,7 @@ def test_who_sends_two_rows_is_proved_to_everybody(federation):
     federation.kill("carol")
     with at_work(federation, kind=FirstRow):
         attempt = federation.offer("two-faced", round_timeout=5)
-        federation.wait(lambda: federation.state(attempt, "bob")[0] in states.ENDED)
+        federation.wait(lambda: federation.state(attempt, "bob")[0] in ENDED)
         assert FirstRow.caught(federation.state(attempt, "bob")[1])
         for name in ("alice", "bob"):
             proof = federation.homes[name].evidence("two-faced") / "carol.evidence"
@@ -436,7 +449,7 @@ def test_no_secret_of_a_finished_job_is_left(federation):
     for name in NAMES:
         home = federation.homes[name]
         shared = home.shared(federation.study)
-        secret = [*shared.values(), *sums_participant.seeds(contract, name, shared).values()]
+        secret = [*shared.values(), *sums_participant.mask_seeds(contract, name, shared).values()]
         content = b"".join(p.read_bytes() for p in home.folder.glob("*.db*"))
         assert not any(each in content or each.hex().encode() in content for each in secret)
         with pytest.raises(Exception, match="finished"), federation.journal(name) as journal:

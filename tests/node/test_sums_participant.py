@@ -177,9 +177,9 @@ def test_no_mask_serves_twice(made):
     counts = np.bincount(((one - other) >> np.uint64(60)).astype(int), minlength=16)
     assert chisquare(counts).pvalue > 1e-6
     alike = replace(second.contract, study="6" * 64)
-    assert sums_participant.seeds(
+    assert sums_participant.mask_seeds(
         second.contract, "alice", second.shared("alice")
-    ) != sums_participant.seeds(alike, "alice", second.shared("alice"))
+    ) != sums_participant.mask_seeds(alike, "alice", second.shared("alice"))
 
 
 def test_a_coalition_of_k_sees_the_total_of_the_others_and_nothing_smaller(made):
@@ -191,7 +191,7 @@ def test_a_coalition_of_k_sees_the_total_of_the_others_and_nothing_smaller(made)
     for i, honest in enumerate(("alice", "bob")):
         found = sent[i, 0]
         for liar in ("carol", "dave"):
-            seed = sums_participant.seeds(consortium.contract, liar, consortium.shared(liar))[
+            seed = sums_participant.mask_seeds(consortium.contract, liar, consortium.shared(liar))[
                 honest
             ]
             found = found - masks.words(seed, found.size)
@@ -207,11 +207,11 @@ def test_its_own_row_is_read_back_by_its_owner_alone(made):
     sent, rows = consortium.run(), consortium.rows()
     for i, name in enumerate(NAMES):
         shared = consortium.shared(name)
-        found = sums_participant.unmasked(sent[i, 0], consortium.contract, name, shared)
+        found = sums_participant.remove_masks(sent[i, 0], consortium.contract, name, shared)
         np.testing.assert_array_equal(found, rows[i])
         with pytest.raises(InvalidInput, match="has no secret in common with"):
             others = consortium.shared(NAMES[i - 1])
-            sums_participant.unmasked(sent[i, 0], consortium.contract, name, others)
+            sums_participant.remove_masks(sent[i, 0], consortium.contract, name, others)
 
 
 def test_two_keys_have_one_secret_and_no_third_has_it(tmp_path):
@@ -297,7 +297,10 @@ def test_a_sum_out_of_range_is_refused_unless_masks_hide_it(made, number):
             "carol", bent(consortium, "carol", "alice", payload=row.tobytes())
         )
     assert (
-        wire_messages.unsound(row.view(np.uint64), replace(consortium.contract, plan=MASKED)) == ""
+        wire_messages.describe_defect(
+            row.view(np.uint64), replace(consortium.contract, plan=MASKED)
+        )
+        == ""
     )
 
 
@@ -307,7 +310,7 @@ def test_a_row_of_another_job_is_refused(made, plan):
     old = first.party("carol").message("alice", 1)
     first.close()
     second = met(made, plan, job="job-2", source=Simulated(4))
-    with pytest.raises(PeerError, match="carol trains under another contract"):
+    with pytest.raises(PeerError, match="carol trains under other terms"):
         second.party("alice").accept("carol", old)
     stolen = msgspec.msgpack.decode(old, type=wire_messages.Vector).payload
     second.party("alice").accept("carol", second.party("carol").message("alice", 1))
@@ -324,7 +327,7 @@ def test_whoever_sends_two_rows_is_proved_to_have_done_so(made, plan):
     other = bent(consortium, "carol", "alice", payload=row.tobytes())
     with pytest.raises(Equivocation) as caught:
         consortium.party("alice").accept("carol", other)
-    proved = equivocation.proof_of(
+    proved = equivocation.verify_evidence(
         caught.value.evidence, consortium.contract.digest, consortium.keys
     )
     assert (proved.sender, proved.round) == ("carol", 1)
@@ -361,7 +364,7 @@ def test_a_statement_that_cannot_be_is_refused(made):
     def row(at, number):
         values = said.vector(consortium.contract).copy()
         values[0, at] = number
-        payload = wire_messages.packed(values, "<i8")
+        payload = wire_messages.encode_vector(values, "<i8")
         return {"release": payload, "sent": bytes.fromhex(wire_messages.hash_of(payload))}
 
     refused("a last release of", release=said.release[:-8])
@@ -389,7 +392,9 @@ def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
         elif wrong == "one record more":
             bad[2, 0, -1] += np.uint64(2**24)
         else:
-            seeds = sums_participant.seeds(consortium.contract, "carol", consortium.shared("carol"))
+            seeds = sums_participant.mask_seeds(
+                consortium.contract, "carol", consortium.shared("carol")
+            )
             bad[2, 0] += np.uint64(2) * masks.words(seeds["alice"], SIZE)
         assert sums_participant.inconsistent_with_record_counts(
             total(bad), consortium.contract, places

@@ -21,8 +21,8 @@ import numpy as np
 from federation import MASKED, PLAN, SUMS, Ended, Federation, study_of
 
 from pdml.consortium.job_client import load_job_result
-from pdml.node.storage import control_db as states
-from pdml.node.storage.journal import FINISHED
+from pdml.node.storage.control_db import ENDED, OfferState
+from pdml.node.storage.journal import JobState
 
 PLANS = {"rounds": replace(PLAN, rounds=100), "sums": SUMS, "masked": MASKED}
 LONGEST = 120.0  # seconds from an offer to an end, whatever it is
@@ -72,18 +72,18 @@ def attempt(federation, job, rng, *, resume, kills):
     said = {name: federation.state(offered, name) for name in federation.names}
     done = all(finished(federation, job, name) for name in federation.names)
     for name, (state, sentence) in said.items():
-        if state == states.FAILED:
+        if state == OfferState.FAILED:
             assert any(other in sentence for other in federation.names), (name, sentence)
     return done, killed
 
 
 def ended(federation, attempt, name):
-    return federation.state(attempt, name)[0] in (*states.ENDED, "")
+    return federation.state(attempt, name)[0] in (*ENDED, "")
 
 
 def finished(federation, job, name):
     with contextlib.suppress(Exception), federation.journal(name) as journal:
-        return journal.job(job).state == FINISHED
+        return journal.job(job).state == JobState.FINISHED
     return False
 
 

@@ -22,7 +22,6 @@ from consortium import MASKED, NAMES, SUMS, WIDTH, Consortium
 from example_study import ASKING, TEXT, TOLD
 from reporting import make_report
 from results import SHORT, Studied
-from test_journal import put_back
 
 from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.accounting import Ledger
@@ -76,7 +75,7 @@ def keys_in(folder: Path) -> Path:
 
 
 def consortium_in(folder: Path) -> Consortium:
-    """Whose keys and contract every run makes again."""
+    """Whose keys and terms every run makes again."""
     return Studied(keys_in(folder), plan=SHORT)
 
 
@@ -85,8 +84,8 @@ def of_nodes(place: Path) -> None:
     made.run()
     alice, bob, contract = made.party("alice"), made.party("bob"), made.contract
     keep("consortium.toml", template.plain(made.study))
-    keep("training-message-2.vector", alice.message("bob", 2))
-    keep("training-message-2.hello", alice.hello("bob"))
+    keep("training-message-1.vector", alice.message("bob", 2))
+    keep("training-message-1.hello", alice.hello("bob"))
     terms = {"attempt": "7" * 32, "offerer": "alice", "resume": False}
     offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=60.0)
     keep("offer-1.msgpack", offer.signed(made.identities["alice"]))
@@ -98,23 +97,21 @@ def of_nodes(place: Path) -> None:
             made.identities["bob"],
             **who,
             recipient=name,
-            payload=wire_messages.packed(values),
+            payload=wire_messages.encode_vector(values),
         )
         for name, values in (("alice", np.zeros((1, WIDTH))), ("carol", np.ones((1, WIDTH))))
     ]
     said = [
-        wire_messages.open_vector(face, contract, carrier="bob", me=name, keys=made.keys)[0]
+        wire_messages.open_vector(face, contract, peer="bob", me=name, keys=made.keys)[0]
         for face, name in zip(faces, ("alice", "carol"), strict=True)
     ]
     keep(
         "evidence-1.evidence",
-        equivocation.packed([wire_messages.voucher_of(each) for each in said]),
+        equivocation.encode_evidence([wire_messages.signed_digest(each) for each in said]),
     )
     bob.statement()
     made.close()
-    keep("journal-3.sql", dump(place / "alice.db"))
-    put_back(place / "alice.db")
-    keep("journal-2.sql", dump(place / "alice.db"))
+    keep("journal-1.sql", dump(place / "alice.db"))
 
 
 def of_sums(place: Path) -> None:
@@ -123,7 +120,7 @@ def of_sums(place: Path) -> None:
         folder.mkdir()
         made = Studied(keys_in(folder), plan=plan)
         made.run()
-        keep(f"training-message-2.{kind}", made.party("alice").message("bob", 1))
+        keep(f"training-message-1.{kind}", made.party("alice").message("bob", 1))
         keep(f"statement-1.{kind}", made.party("alice").statement())
         made.close()
 
@@ -131,12 +128,12 @@ def of_sums(place: Path) -> None:
 def of_sealing(place: Path) -> None:
     if (FORMATS / "sealed-message-1.msgpack").exists():  # its key would be another one
         return
-    made, bob = consortium_in(place), SealingKey.create(place / "bob.sealing")
-    alice = (made.identities["alice"], SealingKey.create(place / "alice.sealing"))
+    made, bob = consortium_in(place), SealingKey.create(place / "receiver.sealing")
+    alice = (made.identities["alice"], SealingKey.create(place / "sender.sealing"))
     sealer = Sealer("alice", *alice, signing=made.keys, sealing={"bob": bob.public})
-    context = Context(made.contract.study, "", 0, "question", "alice", "bob", "1" * 32)
+    context = Context(made.contract.study, "", "question", "alice", "bob", "1" * 32)
     keep("sealed-message-1.msgpack", sealer.seal(context, b"for bob alone"))
-    keep("bob.sealing", (place / "bob.sealing").read_bytes())
+    keep("bob.sealing", (place / "receiver.sealing").read_bytes())
 
 
 def of_an_evaluation(place: Path) -> None:
@@ -165,12 +162,16 @@ def of_an_evaluation(place: Path) -> None:
 def of_a_home(place: Path) -> None:
     home = NodeDirectory.create(place / "node", "alice")
     keep("card-1.card", home.path("alice.card").read_bytes())
-    keep("node-folder-2", place / "node")
-    with contextlib.closing(control_db.ControlDatabase(place)) as told:
-        asked = {"attempt": "7" * 32, "job": "job-1", "contract": "8" * 64, "offerer": "bob"}
-        told.put(control_db.Attempt(**asked, offer=b"", state=control_db.PENDING, sentence=""))
-        told.push_command("stop", "job-1", why="enough")
-    keep("desk-1.sql", dump(place / control_db.DESK))
+    keep("node-folder-1", place / "node")
+    with contextlib.closing(control_db.ControlDatabase(place)) as control:
+        offered = {"attempt": "7" * 32, "job": "job-1", "terms": "8" * 64, "offerer": "bob"}
+        control.put(
+            control_db.Attempt(
+                **offered, offer=b"", state=control_db.OfferState.PENDING, sentence=""
+            )
+        )
+        control.push_command(control_db.CommandKind.STOP, "7" * 32, why="enough")
+    keep("control-1.sql", dump(place / control_db.CONTROL))
 
 
 def of_a_collection(place: Path) -> None:

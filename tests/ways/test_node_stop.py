@@ -28,7 +28,7 @@ def accept(walk: Walk, job: str) -> None:
 
     def is_asked() -> bool:
         offers = json.loads(walk.pdml("node", "offers", "south", "--json"))["offers"]
-        waiting[:] = [one for one in offers if (one["job"], one["state"]) == (job, "asked")]
+        waiting[:] = [one for one in offers if (one["job"], one["state"]) == (job, "pending")]
         return bool(waiting)
 
     poll(is_asked, f"the offer of {job} at south")

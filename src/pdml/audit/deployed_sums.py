@@ -155,7 +155,7 @@ def _life(
     keys = {node.name: node.identity.public for node in nodes}
     sent, rows = [], []
     for node, message in ((first, victim_messages[0]), (second, second_messages[0])):
-        _, values = wire_messages.open_vector(message, terms, carrier=node.name, me=SPY, keys=keys)
+        _, values = wire_messages.open_vector(message, terms, peer=node.name, me=SPY, keys=keys)
         sent.append(values[0])
         rows.append(values[0] - spy.mask(terms, node))
     alone = rows[0] - second.mask(terms, first)

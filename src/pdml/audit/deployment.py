@@ -136,12 +136,12 @@ class _Home:
             sender=NEIGHBOUR,
             recipient=VICTIM,
             t=t,
-            payload=wire_messages.packed(values),
+            payload=wire_messages.encode_vector(values),
         )
 
     def _opened(self, terms: JobTerms, message: bytes) -> Array:
         return wire_messages.open_vector(
-            message, terms, carrier=VICTIM, me=NEIGHBOUR, keys=self.public
+            message, terms, peer=VICTIM, me=NEIGHBOUR, keys=self.public
         )[1]
 
 

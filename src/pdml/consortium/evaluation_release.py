@@ -25,7 +25,6 @@ from pdml.model.private_evaluation import CountedEvaluation, count, exact_counts
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import UNITS
 from pdml.node.storage.journal import Journal
-from pdml.node.storage.new_participants import begins_fresh
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.simulation.table_training import Readable, labelled_rows
 from pdml.study import Study
@@ -135,10 +134,10 @@ def evaluate_at_node(
             _check_people(journal, home, read, dataset, new_participants=new_participants)
             _check_account(journal, study, dataset, counting, source)
             units = counting.released(exact_counts(model, x, truth, counting), source)
-            names = {"contract": digest, "server": home.name, "source": source.name}
-            payload = wire_messages.packed(units.reshape(1, -1), UNITS)
+            names = {"terms": digest, "server": home.name, "source": source.name}
+            payload = wire_messages.encode_vector(units.reshape(1, -1), UNITS)
             journal.release(job, **names, dataset=dataset, payload=payload, events=[counting.event])
-        sent = wire_messages.unpacked(
+        sent = wire_messages.decode_vector(
             journal.outgoing(job, 1), (1, int(np.prod(counting.shape))), UNITS
         )
         spent = journal.spent(dataset)
@@ -236,7 +235,7 @@ def _dataset(x: Matrix, truth: IntArray) -> str:
 def _was_released(journal: Journal, home: NodeDirectory, job: str, digest: str) -> bool:
     """Whether this evaluation was released before; another one under its name is refused."""
     entry = journal.job(job)
-    if entry is not None and (entry.contract != digest or not entry.round):
+    if entry is not None and (entry.terms != digest or not entry.round):
         raise JournalError(
             f"job {job} is in the journal of {home.name} with other records or settings: give "
             "the evaluation another name"
@@ -257,7 +256,7 @@ def _check_people(
             "training and every evaluation, and an evaluation keeps no such account. Instead, "
             f"{remedy}"
         )
-    if begins_fresh(journal, dataset, apart_from):
+    if journal.begins_fresh(dataset, apart_from):
         raise InvalidInput(
             f"{home.name} has released something about other records. Whoever is in both has one "
             "budget, which counts both, and an evaluation keeps no such account: "

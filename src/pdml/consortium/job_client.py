@@ -19,10 +19,8 @@ from pdml.node.job.participant import TrainingData
 from pdml.node.protocol import equivocation
 from pdml.node.protocol.job_offer import LONGEST_START
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.requests import OFFER, STOP
-from pdml.node.storage import control_db as states
-from pdml.node.storage.control_db import ControlDatabase
-from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
+from pdml.node.storage.journal import JobState, Journal
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.study_training import job_name, resolve_study_plan
@@ -88,7 +86,7 @@ class JobResult:
         Returns
         -------
         Path or None
-            None if there is no model for the house.
+            None if there is no local model.
         """
         if self.problem or self.local_model is None:
             return None
@@ -116,7 +114,7 @@ class JobResult:
         server, outcome = data.server, self.result.outcome
         row = outcome.parts[server.spec.server].released
         if contract.masked:
-            row = sums_participant.unmasked(row, contract, name, shared)
+            row = sums_participant.remove_masks(row, contract, name, shared)
         sums = sums_release.exact(server, contract.plan)
         return outcome.local_model(self.result.study, server.spec, sums, row)
 
@@ -189,10 +187,10 @@ def train_nodes(
             f"the node in {node} is in another study than this file: compare the hashes"
         )
     _wait_for_node(home, Path(node), min(_START_TIMEOUT, start_timeout))
-    desk, attempt = ControlDatabase(home.folder), secrets.token_hex(16)
+    control_db, attempt = ControlDatabase(home.folder), secrets.token_hex(16)
     try:
-        desk.push_command(
-            OFFER,
+        control_db.push_command(
+            CommandKind.OFFER,
             attempt,
             job=name,
             plan=contract.plan.to_dict(),
@@ -201,15 +199,15 @@ def train_nodes(
             round_timeout=round_timeout,
         )
         try:
-            _follow(desk, attempt, contract, progress, home)
+            _follow(control_db, attempt, contract, progress, home)
         except EngineError:
             raise
         except BaseException:
-            desk.push_command(STOP, attempt)
+            control_db.push_command(CommandKind.STOP, attempt)
             stopping(name)
             raise
     finally:
-        desk.close()
+        control_db.close()
     return load_job_result(home, name)
 
 
@@ -284,15 +282,22 @@ def _is_running(home: NodeDirectory) -> bool:
 
 
 def _follow(
-    desk: ControlDatabase, attempt: str, contract: JobTerms, progress: Progress, home: NodeDirectory
+    control_db: ControlDatabase,
+    attempt: str,
+    contract: JobTerms,
+    progress: Progress,
+    home: NodeDirectory,
 ) -> None:
     while True:
-        entry, last_progress = desk.attempt(attempt), desk.read_status("progress") or {}
+        entry, last_progress = (
+            control_db.attempt(attempt),
+            control_db.read_status(Status.PROGRESS) or {},
+        )
         if last_progress.get("job") == contract.job:
             progress(last_progress["rounds"])
-        if entry is not None and entry.state == states.DONE:
+        if entry is not None and entry.state == OfferState.DONE:
             return
-        if entry is not None and entry.state in states.ENDED:
+        if entry is not None and entry.state in ENDED:
             raise EngineError(entry.sentence or f"job {contract.job} ended without a result")
         if not _is_running(home):
             raise EngineError(
@@ -311,7 +316,7 @@ def _statements(home: NodeDirectory, job: str) -> tuple[Study, JobTerms, dict[st
         raise InvalidInput(f"{home.name} has done no job yet")
     try:
         entry = journal.job(job)
-        if entry is None or entry.state != FINISHED:
+        if entry is None or entry.state != JobState.FINISHED:
             where = (
                 "is not known"
                 if entry is None
@@ -333,7 +338,7 @@ def _proofs(home: NodeDirectory, job: str, *, wait: bool) -> dict[str, bytes]:
     deadline = time.monotonic() + (_EVIDENCE_TIMEOUT if wait else 0.0)
     while True:
         proofs = {
-            path.stem: equivocation.read_kept(path)
+            path.stem: equivocation.read_stored(path)
             for path in sorted(home.evidence(job).glob("*.evidence"))
         }
         if proofs or time.monotonic() >= deadline:

@@ -247,7 +247,7 @@ class _FolderCheck:
                 continue
             data = self._read(file, _MOST_EVIDENCE + 2 * self.statement_limit(name))
             try:
-                proof = equivocation.proof_of(
+                proof = equivocation.verify_evidence(
                     data or b"", terms, study.signing_keys, sent_digests=sent
                 )
                 if proof.sender != name:

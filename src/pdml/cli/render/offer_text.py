@@ -4,10 +4,10 @@ from math import isinf
 
 from pdml.cli.render import console
 from pdml.formatting import numbers
-from pdml.node.protocol.offer_terms import Cost, Terms
+from pdml.node.protocol.offer_terms import Cost, OfferTerms
 
 
-def show(terms: Terms) -> None:
+def show(terms: OfferTerms) -> None:
     """Who offers what, then what other servers can learn before and after."""
     console.print_text(*describe(terms), whole=True)
     most = max((cost.after.colluding or 0 for cost in terms.costs), default=0)
@@ -24,20 +24,20 @@ def show(terms: Terms) -> None:
     )
 
 
-def describe(terms: Terms) -> list[str]:
+def describe(terms: OfferTerms) -> list[str]:
     """The terms, one a line."""
-    offer, contract, study = terms.offer, terms.contract, terms.study
+    offer, job_terms, study = terms.offer, terms.job_terms, terms.study
     again = ": it goes on with a job that was begun" if offer.resume else ""
-    classes, features = contract.classes, numbers.count(study.encoder.n_features, "feature")
+    classes, features = job_terms.classes, numbers.count(study.encoder.n_features, "feature")
     predicts = f"{study.question} ({numbers.count(classes)} classes), from {features}"
     why = terms.attempt.sentence
     return [
-        f"job {contract.job}, offered by {offer.offerer}{again}",
+        f"job {job_terms.job}, offered by {offer.offerer}{again}",
         *([f"you are asked because {why}"] if why else []),
         f"digest {terms.digest}",
         f"study {study.id}, hash {study.hash}",
         f"predicts: {predicts}",
-        f"members: {', '.join(contract.servers)}",
+        f"members: {', '.join(job_terms.servers)}",
         f"data set: {terms.dataset[:12]}, {numbers.count(terms.records, 'record')} of this node",
         f"method: {_method(terms)}",
         f"noise: {_noise(terms)}",
@@ -46,10 +46,10 @@ def describe(terms: Terms) -> list[str]:
     ]
 
 
-def _method(terms: Terms) -> str:
-    contract, plan = terms.contract, terms.contract.plan
-    if not contract.sums:
-        rounds, with_whom = numbers.count(plan.rounds, "round"), contract.neighbours(terms.server)
+def _method(terms: OfferTerms) -> str:
+    job_terms, plan = terms.job_terms, terms.job_terms.plan
+    if not job_terms.sums:
+        rounds, with_whom = numbers.count(plan.rounds, "round"), job_terms.neighbours(terms.server)
         return (
             f"{rounds} with {', '.join(with_whom)}, {plan.loss} loss; all other servers may collude"
         )
@@ -61,13 +61,13 @@ def _method(terms: Terms) -> str:
     )
 
 
-def _noise(terms: Terms) -> str:
+def _noise(terms: OfferTerms) -> str:
     """By the plan's own settings, which the ledger below rests on."""
-    plan = terms.contract.plan
-    if terms.contract.sums:
+    plan = terms.job_terms.plan
+    if terms.job_terms.sums:
         return f"label_noise {plan.label_noise:g}, square_noise {plan.square_noise:g}"
-    servers = terms.contract.servers
-    noise = plan.iterates(terms.contract.index(terms.server), len(servers))
+    servers = terms.job_terms.servers
+    noise = plan.iterates(terms.job_terms.index(terms.server), len(servers))
     return (
         f"noise_scale {noise.scale:g}, noise_decay {plan.noise_decay:g}, "
         f"objective_bound {plan.objective_bound:g} ({plan.objective_noise})"

@@ -3,9 +3,9 @@ it.
 
 One hybrid encapsulation (X25519 and ML-KEM-768) per ordered pair, job and life of a process brings
 a fresh key to the recipient, signed by the sender. Every message under it, and its answer, has a
-random nonce and carries as associated data the study, the job, the round, the sender, the
-recipient, the kind and the request it belongs to. What was recorded stays closed to whoever breaks
-one of the two key exchanges; whoever steals a sealing key can open what was recorded for it.
+random nonce and carries as associated data the study, the job, the kind, the sender, the recipient
+and the request it belongs to. What was recorded stays closed to whoever breaks one of the two key
+exchanges; whoever steals a sealing key can open what was recorded for it.
 """
 
 import base64
@@ -110,8 +110,7 @@ class Context(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """What a message is about: readable on the way, and authenticated with it."""
 
     study: str
-    job: str  # the contract's digest; "" outside a job
-    round: int
+    job: str  # the digest of its terms; "" outside a job
     kind: str
     sender: str
     recipient: str
@@ -239,15 +238,15 @@ class Sealer:
     def _session(self, context: Context) -> _Session:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        place = context.recipient, context.job
-        if place not in self._outgoing:
+        pair = context.recipient, context.job
+        if pair not in self._outgoing:
             key, name = os.urandom(32), os.urandom(_SESSION)
             about = _about(context, name)
             envelope = encapsulate(self._sealing[context.recipient], key, about)
-            self._outgoing[place] = _Session(
+            self._outgoing[pair] = _Session(
                 name, AESGCM(key), envelope, self._identity.sign(about + envelope)
             )
-        return self._outgoing[place]
+        return self._outgoing[pair]
 
     def _received(self, box: Box) -> "AESGCM":
         from cryptography.exceptions import InvalidTag

@@ -13,6 +13,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import InvalidInput, because
 from pdml.files import atomic_write, read_file, write_private
 from pdml.ownership import check_ours, read_ours
@@ -98,7 +99,7 @@ def read(path: Path) -> bytes:
         raise InvalidInput(f"{path} is no certificate in PEM form") from None
 
 
-def make(folder: Path, host: str) -> bytes:
+def make(folder: Path, host: str, clock: Clock = SYSTEM_CLOCK) -> bytes:
     """A self-signed certificate for ``host`` in ``folder``; the key that is there is kept. The
     certificate as DER.
     """
@@ -110,10 +111,10 @@ def make(folder: Path, host: str) -> bytes:
     key = _key(folder / KEY)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"pdml relay {host}"[:64])])
     try:
-        place: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+        address: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        place = x509.DNSName(host)
-    now = datetime.datetime.now(datetime.UTC)
+        address = x509.DNSName(host)
+    now = datetime.datetime.fromtimestamp(clock.now(), datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -122,7 +123,7 @@ def make(folder: Path, host: str) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=2))
         .not_valid_after(now + _YEARS)
-        .add_extension(x509.SubjectAlternativeName([place]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, SHA256())
     )

@@ -1,11 +1,11 @@
-"""Sealed questions and answers between nodes over one outgoing TLS connection to the relay (NATS).
+"""Sealed requests and answers between nodes over one outgoing TLS connection to the relay (NATS).
 
-    pdml.<to>.<from>.q.<request>    a question          pdml.<to>.<from>.a.<request>    its answer
+    pdml.<to>.<from>.q.<request>    a request           pdml.<to>.<from>.a.<request>    its answer
     pdml.<to>.<from>.t.<request>    what needs no answer
     pdml.<me>.-.none.<request>      the relay's word that nobody listens
 
 The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop
-runs in a thread of its own; questions and releases are taken in other threads, one at a time for
+runs in a thread of its own; requests and releases are taken in other threads, one at a time for
 each peer, because they touch the journal. A peer that floods fills its own queue, and no other.
 """
 
@@ -16,6 +16,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from nats.aio.client import Client
@@ -24,24 +25,25 @@ from nats.errors import Error as NatsError
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
+from pdml.clock import Clock
 from pdml.errors import PeerError, plain
+from pdml.node.crypto import tls
 from pdml.node.crypto.hpke import OVERHEAD, Context, Sealer, UnknownSession
 from pdml.node.crypto.signing import Identity
 from pdml.node.crypto.tls import RelayContext
+from pdml.node.job.statement_sync import CHUNK
+from pdml.node.job.steps import ConnectionChanged, Handle
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Relay, Study
 
-CHUNK = 1 << 15  # bytes of a long text (a statement) that travel at once
-WAITING = 64  # questions of one peer that may wait here
+WAITING = 64  # requests of one peer that may wait here
 _MEMBER = 128  # bytes that one member's acceptance may take
 _CONNECT, _AGAIN, _PING = 5, 0.5, 10  # seconds: to connect, between attempts, between signs of life
-_LAST = 1.0  # seconds for what is still on its way when the carrier closes
+_LAST = 1.0  # seconds for what is still on its way when the transport closes
 
 log = logging.getLogger("pdml.node")
-
-Handle = Callable[[Context, bytes], bytes | None]
-"""Answer a question, in any thread; None leaves it without an answer."""
 
 
 def token(name: str) -> str:
@@ -127,7 +129,7 @@ async def _drop(client: Client) -> None:
 
 
 class NatsTransport:
-    """This node's connection. ``changed`` is told when it comes and goes, with a word about why."""
+    """This node's connection to the relay: a `pdml.node.job.steps.Transport`."""
 
     def __init__(
         self,
@@ -135,12 +137,12 @@ class NatsTransport:
         identity: Identity,
         study: Study,
         relay: Relay,
-        *,
-        handle: Handle,
-        changed: Callable[[bool, str], None] = lambda up, why: None,
+        clock: Clock,
     ) -> None:
         self.name, self._sealer, self._identity, self._study = sealer.name, sealer, identity, study
-        self._relay, self._handle, self._changed = relay, handle, changed
+        self._relay, self._clock = relay, clock
+        self._handle: Handle = lambda context, content: None
+        self._changed: ConnectionChanged = lambda up, why: None
         self._most = most_payload(study)
         self.tls = RelayContext.towards(relay.fingerprint)
         self._peers = [server.name for server in study.servers if server.name != self.name]
@@ -152,12 +154,35 @@ class NatsTransport:
         self._sealing = threading.Lock()
         self._client: Client | None = None
         self._ended = asyncio.Event()
-        self._thread = threading.Thread(target=self._live, name="pdml-carrier", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="pdml-transport", daemon=True)
 
-    def start(self) -> None:
+    @classmethod
+    def of_node(cls, directory: NodeDirectory, clock: Clock, *, relay: str = "") -> "NatsTransport":
+        """``relay``: another way to it than the study's address (HOST:PORT); its certificate must
+        be the pinned one.
+        """
+        study, identity = directory.checked_study(), directory.identity()
+        assert study.relay is not None  # `NodeDirectory.join` has seen to it
+        keys = {server.name: server.sealing_key for server in study.servers}
+        sealer = Sealer(
+            directory.name,
+            identity,
+            directory.sealing(),
+            signing=study.signing_keys,
+            sealing=keys,
+        )
+        address = replace(study.relay, address=relay) if relay else study.relay
+        return cls(sealer, identity, study, address, clock)
+
+    def start(self, handle: Handle, changed: ConnectionChanged) -> None:
         """Connect, and go on trying for ever; returns at once."""
+        self._handle, self._changed = handle, changed
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._stay(), self._loop)
+
+    def certificate_end(self) -> float | None:
+        certificate = self.tls.peer_certificate
+        return tls.ends(certificate).timestamp() if certificate else None
 
     def close(self) -> None:
         """Say what is still to be said, then hang up."""
@@ -193,7 +218,7 @@ class NatsTransport:
                 await self._failed(error)
             self._client = None
             await _drop(client)
-            await asyncio.sleep(_AGAIN)
+            await self._clock.sleep_async(_AGAIN)
 
     async def _connect(self, client: Client) -> None:
         await client.connect(
@@ -217,7 +242,7 @@ class NatsTransport:
         """Until the connection ends, or the relay leaves a ping without an answer."""
         while True:
             for _ in range(round(_PING / _AGAIN)):
-                await asyncio.sleep(_AGAIN)
+                await self._clock.sleep_async(_AGAIN)
                 if not client.is_connected:  # asked: hanging up may fail before it is told
                     return
             await asyncio.wait_for(client.flush(_PING), _PING)
@@ -250,7 +275,7 @@ class NatsTransport:
         if self._client is None or not self._client.is_connected:
             self._changed(False, f"the relay {self._relay.address} cannot be used: {text}")
 
-    # Questions of this node
+    # Requests of this node
 
     def ask(
         self,
@@ -258,14 +283,13 @@ class NatsTransport:
         messages: Mapping[str, bytes],
         *,
         job: str = "",
-        round: int = 0,
         timeout: float,
     ) -> dict[str, bytes]:
         """Ask several peers at once; who is missing in the result did not answer in time. With a
-        timeout of 0 they are told, and nobody answers."""
+        timeout of 0 nobody answers."""
         if self._ended.is_set():
             return {}
-        asking = self._ask_all(kind, messages, job, round, timeout)
+        asking = self._ask_all(kind, messages, job, timeout)
         try:
             return asyncio.run_coroutine_threadsafe(asking, self._loop).result(timeout + _CONNECT)
         except RuntimeError:  # the loop is closed
@@ -275,11 +299,10 @@ class NatsTransport:
             return {}
 
     async def _ask_all(
-        self, kind: str, messages: Mapping[str, bytes], job: str, round: int, timeout: float
+        self, kind: str, messages: Mapping[str, bytes], job: str, timeout: float
     ) -> dict[str, bytes]:
         requests = [
-            self._ask(kind, peer, content, job, round, timeout)
-            for peer, content in messages.items()
+            self._ask(kind, peer, content, job, timeout) for peer, content in messages.items()
         ]
         answers = await asyncio.gather(*requests)
         return {
@@ -289,15 +312,15 @@ class NatsTransport:
         }
 
     async def _ask(
-        self, kind: str, peer: str, content: bytes, job: str, round: int, timeout: float
+        self, kind: str, peer: str, content: bytes, job: str, timeout: float
     ) -> bytes | None:
-        deadline = self._loop.time() + timeout
+        deadline = self._clock.monotonic() + timeout
         for _ in range(2):  # a second time with this node's key, if the peer has lost it
             request = secrets.token_hex(8)
-            context = Context(self._study.hash, job, round, kind, self.name, peer, request)
+            context = Context(self._study.hash, job, kind, self.name, peer, request)
             with self._sealing:
                 data = self._sealer.seal(context, content)
-            left = max(deadline - self._loop.time(), 0.05) if timeout else 0.0
+            left = max(deadline - self._clock.monotonic(), 0.05) if timeout else 0.0
             reply = await self._exchange(peer, request, data, left)
             if reply is None:
                 return None
@@ -344,7 +367,7 @@ class NatsTransport:
         if arrived is not None and not arrived.done():
             arrived.set_result(None)
 
-    # Questions of others
+    # Requests of others
 
     def _make_handler(self, peer: str, *, answers: bool) -> Callable[[Msg], Any]:
         async def handle(message: Msg) -> None:
@@ -383,5 +406,5 @@ class NatsTransport:
         except PeerError as error:
             log.warning("dropped: %s", error)
         except Exception:
-            log.exception("a question of %s could not be answered", peer)
+            log.exception("a request of %s could not be answered", peer)
         return None

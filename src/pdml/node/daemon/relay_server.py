@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import InvalidInput, because
 from pdml.files import atomic_write, read_file, write_private
 from pdml.node.crypto import tls
@@ -63,6 +64,7 @@ def set_up(
     certificate: Path | None = None,
     key: Path | None = None,
     revision: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Prepared:
     """Write a relay's configuration and certificate, and the relay into the study's file.
 
@@ -80,6 +82,8 @@ def set_up(
         PEM files to use; else they are made, and the certificate renewed with the same key.
     revision : bool
         The study is in use: name what this revision replaces.
+    clock : Clock
+        Tells whether the certificate must be renewed.
 
     Returns
     -------
@@ -96,9 +100,9 @@ def set_up(
     study = Study.from_text(text, source)
     if not address and study.relay is None:
         raise InvalidInput(f"{file} names no relay: give --address HOST:PORT")
-    place = address or (study.relay.address if study.relay else "")
-    toml_edit.set_relay(text, Relay(place), revision=True, source=source)  # refuses a bad address
-    relay = prepare(out, place, certificate=certificate, key=key)
+    address = address or (study.relay.address if study.relay else "")
+    toml_edit.set_relay(text, Relay(address), revision=True, source=source)  # refuses a bad one
+    relay = prepare(out, address, certificate=certificate, key=key, clock=clock)
     new = toml_edit.set_relay(text, relay, revision=revision, source=source)
     study = Study.from_text(new, source)
     path = configure(study, out, listen=listen)
@@ -108,7 +112,12 @@ def set_up(
 
 
 def prepare(
-    out: Path, address: str, *, certificate: Path | None = None, key: Path | None = None
+    out: Path,
+    address: str,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Relay:
     """The certificate in ``out``, and what a study says about this relay."""
     if (certificate is None) != (key is None):
@@ -125,10 +134,11 @@ def prepare(
                 raise InvalidInput(f"cannot read {source}: {because(error)}") from None
             write_private(out / target, content)
     else:
-        there = out / tls.CERTIFICATE
-        der = tls.read(there) if there.exists() else b""
-        if not der or tls.ends(der) - datetime.datetime.now(datetime.UTC) < _RENEW:
-            der = tls.make(out, Relay(address).host)
+        path = out / tls.CERTIFICATE
+        der = tls.read(path) if path.exists() else b""
+        now = datetime.datetime.fromtimestamp(clock.now(), datetime.UTC)
+        if not der or tls.ends(der) - now < _RENEW:
+            der = tls.make(out, Relay(address).host, clock)
     return Relay(address, tls.fingerprint(der))
 
 

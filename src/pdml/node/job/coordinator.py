@@ -4,159 +4,267 @@ everybody is.
 
 import contextlib
 import logging
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
-from pdml.node.job.round_exchange import LATER, OK, REFUSED, Stopped, decoded_answer
+from pdml.node.job.admission import Admission, Member, Work
+from pdml.node.job.round_exchange import Stopped
+from pdml.node.job.steps import Ask, Runtime, Steps, Wait, ask_all
 from pdml.node.protocol.job_offer import Offer, acceptance
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message
 from pdml.node.protocol.requests import (
-    ASK,
-    BEGIN,
-    OFFER,
-    POSTPONE,
+    LATER,
+    OK,
+    REFUSED,
     Begin,
     Postpone,
     Progress,
-    decoded,
+    RequestKind,
+    Stop,
+    read_answer,
+    read_request,
 )
-from pdml.node.storage import control_db as states
-from pdml.node.storage.control_db import Attempt
+from pdml.node.storage.control_db import (
+    ENDED,
+    Attempt,
+    ControlDatabase,
+    OfferState,
+    ProgressReport,
+    Status,
+)
 from pdml.planning.training_plan import TrainingPlan
-
-if TYPE_CHECKING:
-    from pdml.node.daemon.daemon import NodeDaemon, Work
 
 log = logging.getLogger("pdml.node")
 
 _ATTEMPT = 5.0  # seconds for one answer about an offer
 _AGAIN = 0.5  # before a member that was not ready is asked again
-_TELL = 1.0  # seconds between two questions about progress
+_PROGRESS = 1.0  # seconds for an answer about progress
+_NOTICE, _NOTICE_AGAIN = 5.0, 0.2  # seconds in which others hear of a stop, and between two tries
 
 
-def run_offer(office: "NodeDaemon", attempt: str, terms: dict[str, Any]) -> None:
-    """From the wish of somebody at this machine to the end of the job here."""
-    try:
-        plan = TrainingPlan.from_dict(dict(terms.pop("plan")))
-        contract = JobTerms.for_study(office.study, plan, str(terms.pop("job")))
-        offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
-    except (PDMLError, TypeError) as error:
-        fields = {
-            "attempt": attempt,
-            "offerer": office.name,
-            "state": states.FAILED,
-            "sentence": str(error),
-        }
-        office.record(
-            lambda: office.control_db.put(Attempt(job="", contract="", offer=b"", **fields))
-        )
-        return
-    try:
-        office.rounds = {}
-        work, begin = _begin(office, offer)
-        _broadcast_start(office, offer, begin)
-    except Exception as error:
-        sentence = public_message(error, office.name)
-        log.error(
-            "the offer of job %s: %s",
-            offer.job,
-            error,
-            exc_info=None if isinstance(error, PDMLError) else error,
-        )
-        with office.lock:
-            if office.work is not None and office.work.offer.attempt == attempt:
-                office.halt(office.work, sentence)
-            elif (
-                stored := office.control_db.attempt(attempt)
-            ) is None or stored.state not in states.ENDED:
-                office.record(
-                    lambda: office.remember(
-                        offer, offer.signed(office.identity), states.FAILED, sentence
-                    )
+def tell_others(
+    member: Member, kind: RequestKind, message: Stop | Postpone, runtime: Runtime
+) -> Steps[None]:
+    """To everybody, as far as they can be reached within a few seconds."""
+    yield from ask_all(
+        kind,
+        msgspec.msgpack.encode(message),
+        member.others,
+        clock=runtime.clock,
+        limit=_NOTICE,
+        timeout=_PROGRESS,
+        pause=runtime.pause(_NOTICE_AGAIN),
+        goes_on=lambda: not runtime.is_leaving,
+    )
+
+
+def tell_stop(member: Member, attempt: str, sentence: str, runtime: Runtime) -> Steps[None]:
+    """A job has ended here, and why."""
+    yield from tell_others(
+        member, RequestKind.STOP, Stop(attempt=attempt, sentence=sentence), runtime
+    )
+
+
+class Coordinator:
+    """The offers of one node, from an operator's command to the end of the job here."""
+
+    def __init__(
+        self,
+        member: Member,
+        admission: Admission,
+        *,
+        control_db: ControlDatabase,
+        progress: ProgressReport,
+        start_job: Callable[[Work], None],
+        runtime: Runtime,
+    ) -> None:
+        self._member, self._admission, self._control_db = member, admission, control_db
+        self._progress, self._start_job = progress, start_job
+        self._runtime = runtime
+
+    def run_offer(self, attempt: str, content: dict[str, Any]) -> Steps[None]:
+        """From the command of somebody at this machine to the end of the job here."""
+        member = self._member
+        try:
+            plan = TrainingPlan.from_dict(dict(content.pop("plan")))
+            terms = JobTerms.for_study(member.study, plan, str(content.pop("job")))
+            offer = Offer.of(terms, attempt=attempt, offerer=member.name, **content)
+        except (PDMLError, TypeError) as error:
+            failed = Attempt(
+                attempt=attempt,
+                job="",
+                terms="",
+                offerer=member.name,
+                offer=b"",
+                state=OfferState.FAILED,
+                sentence=str(error),
+            )
+            self._control_db.insist(lambda: self._control_db.put(failed))
+            return
+        try:
+            self._progress.clear()
+            work, begin = yield from self._begin(offer)
+            yield from self.broadcast_begin(offer, begin)
+        except Exception as error:
+            sentence = public_message(error, member.name)
+            trace = None if isinstance(error, PDMLError) else error
+            log.error("the offer of job %s: %s", offer.job, error, exc_info=trace)
+            stopped = self._admission.stop(attempt, sentence)
+            if not stopped and self._control_db.attempt(attempt) is None:
+                signed = offer.signed(member.identity)
+                self._control_db.insist(
+                    lambda: self._admission.store(offer, signed, OfferState.FAILED, sentence)
                 )
-        office.tell_stop(attempt, sentence)
-        return
-    _poll_progress(office, work)
+            yield from tell_stop(self._member, attempt, sentence, self._runtime)
+            return
+        yield from self._poll_progress(work)
 
+    def resume_start(self) -> Steps[None]:
+        """After a restart: tell those who may not have heard that a job begins. They have accepted
+        it, and would have time for nothing else until they give it up.
+        """
+        pending = self._control_db.read_status(Status.BEGIN)
+        stored = pending and self._control_db.attempt(pending["attempt"])
+        if stored and stored.state in (OfferState.BEGUN, OfferState.DONE):
+            with contextlib.suppress(PDMLError):  # who has ended it says why when it is asked
+                name, keys = self._member.name, self._member.study.signing_keys
+                offer = Offer.read(stored.offer, name, keys[name])
+                yield from self.broadcast_begin(offer, msgspec.convert(pending, Begin))
 
-def resume_start(office: "NodeDaemon") -> None:
-    """After a restart: tell those who may not have heard that a job begins. They have accepted it,
-    and would have time for nothing else until they give it up.
-    """
-    pending_begin = office.control_db.read_status(BEGIN)
-    stored = pending_begin and office.control_db.attempt(pending_begin["attempt"])
-    if stored and stored.state in (states.BEGUN, states.DONE):
-        with contextlib.suppress(PDMLError):  # who has ended it says why when it is asked
-            key = office.study.signing_keys[office.name]
-            offer = Offer.read(stored.offer, office.name, key)
-            _broadcast_start(office, offer, msgspec.convert(pending_begin, Begin))
+    def stop(self, attempt: str) -> Steps[None]:
+        """By an operator's command, at every member."""
+        sentence = f"{self._member.name} stopped the job"
+        self._admission.stop(attempt, sentence)
+        yield from tell_stop(self._member, attempt, sentence, self._runtime)
 
+    def _begin(self, offer: Offer) -> Steps[tuple[Work, Begin]]:
+        """Once everybody has signed; again from the start whenever another's offer went first."""
+        content = offer.signed(self._member.identity)
+        deadline = self._runtime.clock.monotonic() + offer.start_timeout
+        self._admission.store(offer, content, OfferState.ALLOWED)  # from now on it can be stopped
+        while True:
+            yield from self._wait_for_turn(offer, content, deadline)
+            accepted = yield from self._collect_acceptances(offer, content, deadline)
+            if accepted is not None:
+                begin = Begin(attempt=offer.attempt, accepted=accepted)
+                self._control_db.write_status(Status.BEGIN, msgspec.to_builtins(begin))
+                with self._admission.lock:
+                    self._check_offered(offer)
+                    if self._admission.is_in(offer):
+                        work = self._admission.begin(begin, self._member.name)
+                        assert work is not None  # nobody else begins it
+                        self._start_job(work)
+                        return work, begin
+            message = Postpone(attempt=offer.attempt)
+            yield from tell_others(self._member, RequestKind.POSTPONE, message, self._runtime)
 
-def _begin(office: "NodeDaemon", offer: Offer) -> tuple["Work", Begin]:
-    """Once everybody has signed; again from the start whenever another's offer went first."""
-    content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
-    office.remember(offer, content, states.ALLOWED)  # from now on it can be stopped
-    while True:
-        _wait_for_turn(office, offer, content, deadline)
-        accepted = _acceptances(office, offer, content, deadline)
-        if accepted is not None:
-            begin = Begin(attempt=offer.attempt, accepted=accepted)
-            office.control_db.write_status(BEGIN, msgspec.to_builtins(begin))
-            with office.lock:
-                _check(office, offer)
-                if office.leads(offer):
-                    work = office.current(offer.attempt)
-                    office.begin(work, begin)
-                    return work, begin
-        office.tell_others(POSTPONE, Postpone(attempt=offer.attempt))
+    def _wait_for_turn(self, offer: Offer, content: bytes, deadline: float) -> Steps[None]:
+        """Until this node itself takes part: the job before is about to end."""
+        while (answer := self._admission.consider(offer, content)).state == LATER:
+            if self._runtime.clock.monotonic() > deadline:
+                raise _not_accepted(offer, {self._member.name: answer.sentence})
+            yield Wait(_AGAIN)
+            self._check_offered(offer)
+        if answer.state != OK:
+            raise InvalidInput(answer.sentence).mark_public()
 
+    def _collect_acceptances(
+        self, offer: Offer, content: bytes, deadline: float
+    ) -> Steps[dict[str, bytes] | None]:
+        """Everybody's signature; a refusal, or too long a silence, ends the offer. None once
+        another member's offer goes first.
+        """
+        name, others = self._member.name, self._member.others
+        accepted = {name: acceptance(offer, name, self._member.identity)}
+        reasons = dict.fromkeys(others, "it does not answer")
 
-def _wait_for_turn(office: "NodeDaemon", offer: Offer, content: bytes, deadline: float) -> None:
-    """Until this node itself takes part: the job before is about to end."""
-    while (answer := office.consider(offer, content)).state == LATER:
-        if time.monotonic() > deadline:
-            raise _not_accepted(offer, {office.name: answer.sentence})
-        time.sleep(_AGAIN)
-        _check(office, offer)
-    if answer.state != OK:
-        raise InvalidInput(answer.sentence).mark_public()
-
-
-def _acceptances(
-    office: "NodeDaemon", offer: Offer, content: bytes, deadline: float
-) -> dict[str, bytes] | None:
-    """Everybody's signature; a refusal, or too long a silence, ends the offer. None once another
-    member's offer goes first.
-    """
-    accepted = {office.name: acceptance(offer, office.name, office.identity)}
-    waiting = dict.fromkeys(office.others, "it does not answer")
-    while waiting:
-        _check(office, offer)
-        if not office.leads(offer):
-            return None
-        for name, data in office.transport.ask(
-            OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT
-        ).items():
-            answer = decoded_answer(data)
+        def accept(peer: str, data: bytes) -> bool:
+            answer = read_answer(data)
             if answer is None:
-                continue
+                return False
             if answer.state == OK and answer.messages:
-                accepted[name] = answer.messages[0]
-                del waiting[name]
-            elif answer.state == LATER:
-                waiting[name] = plain(answer.sentence)
-            else:
-                raise PeerError(f"{name} refused the job: {plain(answer.sentence)}")
-        if waiting and time.monotonic() > deadline:
-            raise _not_accepted(offer, waiting)
-        if waiting:
-            time.sleep(_AGAIN)
-    return accepted
+                accepted[peer] = answer.messages[0]
+                return True
+            if answer.state != LATER:
+                raise PeerError(f"{peer} refused the job: {plain(answer.sentence)}")
+            reasons[peer] = plain(answer.sentence)
+            return False
+
+        def goes_on() -> bool:
+            self._check_offered(offer)
+            return self._admission.is_in(offer)
+
+        missing = yield from ask_all(
+            RequestKind.OFFER,
+            content,
+            others,
+            clock=self._runtime.clock,
+            limit=deadline - self._runtime.clock.monotonic(),
+            timeout=_ATTEMPT,
+            pause=Wait(_AGAIN),
+            accept=accept,
+            goes_on=goes_on,
+        )
+        if not missing:
+            return accepted
+        if not goes_on():
+            return None
+        raise _not_accepted(offer, {peer: reasons[peer] for peer in missing})
+
+    def _check_offered(self, offer: Offer) -> None:
+        """Somebody may have stopped it."""
+        stored = self._control_db.attempt(offer.attempt)
+        if stored is None or stored.state in ENDED:
+            raise Stopped((stored and stored.sentence) or "the offer was withdrawn")
+
+    def broadcast_begin(self, offer: Offer, begin: Begin) -> Steps[None]:
+        """The beginning to everybody, until everybody has it or the job has failed. It may be done
+        here before others know that it has begun.
+        """
+
+        def accept(peer: str, data: bytes) -> bool:
+            answer = read_answer(data)
+            refused = answer is not None and answer.state == REFUSED
+            if answer is not None and refused and self._state(offer) != OfferState.DONE:
+                raise PeerError(f"{peer} does not begin: {plain(answer.sentence)}")
+            return True
+
+        missing = yield from ask_all(
+            RequestKind.BEGIN,
+            msgspec.msgpack.encode(begin),
+            self._member.others,
+            clock=self._runtime.clock,
+            limit=offer.start_timeout,
+            timeout=_ATTEMPT,
+            pause=self._runtime.pause(_AGAIN),
+            accept=accept,
+            goes_on=lambda: (
+                not self._runtime.is_leaving and self._state(offer) != OfferState.FAILED
+            ),
+        )
+        if not missing:
+            self._control_db.insist(lambda: self._control_db.write_status(Status.BEGIN, None))
+
+    def _state(self, offer: Offer) -> OfferState:
+        stored = self._control_db.attempt(offer.attempt)
+        return OfferState.FAILED if stored is None else stored.state
+
+    def _poll_progress(self, work: Work) -> Steps[None]:
+        """Ask the others how far they are, as long as the job lasts here."""
+        terms, others = work.terms, self._member.others
+        messages = dict.fromkeys(others, terms.digest.encode())
+        while self._admission.work is work and not self._runtime.is_leaving:
+            replies = yield Ask(kind=RequestKind.PROGRESS, messages=messages, timeout=_PROGRESS)
+            for name, data in replies.items():
+                if (answer := read_answer(data)) is not None and answer.messages:
+                    with contextlib.suppress(PeerError):
+                        reached = read_request(answer.messages[0], Progress, name).round
+                        self._progress.set_round(name, max(0, min(reached, terms.plan.rounds)))
+            yield self._runtime.pause(_PROGRESS / 2)
 
 
 def _not_accepted(offer: Offer, waiting: Mapping[str, str]) -> PeerError:
@@ -165,54 +273,3 @@ def _not_accepted(offer: Offer, waiting: Mapping[str, str]) -> PeerError:
         f"job {offer.job} was not accepted by all within {offer.start_timeout:g} s ({reasons}); "
         "nothing was released"
     )
-
-
-def _check(office: "NodeDaemon", offer: Offer) -> None:
-    """Somebody may have stopped it."""
-    stored = office.control_db.attempt(offer.attempt)
-    if stored is None or stored.state in states.ENDED:
-        raise Stopped((stored and stored.sentence) or "the offer was withdrawn")
-
-
-def _broadcast_start(office: "NodeDaemon", offer: Offer, begin: Begin) -> None:
-    """The beginning to everybody, until everybody has it or the job has failed. It may be done here
-    before others know that it has begun.
-    """
-    content, deadline = msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout
-    waiting = set(office.others)
-    while waiting and time.monotonic() < deadline and not office.leaving.is_set():
-        for name, data in office.transport.ask(
-            BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT
-        ).items():
-            waiting.discard(name)
-            answer = decoded_answer(data)
-            if answer is None or answer.state != REFUSED:
-                continue
-            if _state(office, offer) != states.DONE:
-                raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
-        if _state(office, offer) == states.FAILED:
-            return
-        if waiting:
-            time.sleep(_AGAIN)
-    if not waiting:
-        office.record(lambda: office.control_db.write_status(BEGIN, None))
-
-
-def _state(office: "NodeDaemon", offer: Offer) -> str:
-    stored = office.control_db.attempt(offer.attempt)
-    return states.FAILED if stored is None else stored.state
-
-
-def _poll_progress(office: "NodeDaemon", work: "Work") -> None:
-    """Ask the others how far they are, as long as the job lasts here."""
-    contract = work.contract
-    while office.work is work and not office.leaving.is_set():
-        replies = office.transport.ask(
-            ASK, dict.fromkeys(office.others, contract.digest.encode()), timeout=_TELL
-        )
-        for name, data in replies.items():
-            if (answer := decoded_answer(data)) is not None and answer.messages:
-                with contextlib.suppress(PeerError):
-                    reached = decoded(answer.messages[0], Progress, name).round
-                    office.rounds[name] = max(0, min(reached, contract.plan.rounds))
-        time.sleep(_TELL / 2)

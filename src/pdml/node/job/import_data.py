@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from pdml.accounting.provenance import ELSEWHERE, OPERATOR
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node.job import training_data
 from pdml.node.job.participant import TrainingData
-from pdml.node.storage.new_participants import refuse_fresh_budget
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import frozen_dataset, table_columns
 from pdml.tables import Table, quote_names
@@ -70,6 +70,7 @@ def import_table(
     epsilon_column: str = "",
     randomise: bool,
     new_participants: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> TrainingData:
     """Encode a table's rows by the study, in an order that tells nothing, and freeze them in a
     node's folder.
@@ -88,6 +89,8 @@ def import_table(
         Whether the labels are true and are randomised now; else they were before.
     new_participants : bool
         As for `import_frozen`.
+    clock : Clock
+        Tells the hour that the data set bears.
 
     Returns
     -------
@@ -140,7 +143,8 @@ def import_table(
             writer.append(
                 study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order]
             )
-            writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
+            hour = datetime.fromtimestamp(clock.now(), UTC)
+            writer.finish(frozen_at=f"{hour:%Y-%m-%dT%HZ}")
         records = training_data.load_training_data(
             study, home.name, frozen_dataset.open_frozen(stage)
         )
@@ -168,9 +172,9 @@ def _adopt(
         with closing(journal):
             if new_participants:
                 declared[digest] = tuple(journal.released_datasets())
-            word = declared.get(digest)
-            apart_from = None if word is None else frozenset(word)
-            refuse_fresh_budget(journal, home.name, digest, apart_from=apart_from)
+            datasets = declared.get(digest)
+            apart_from = None if datasets is None else frozenset(datasets)
+            journal.refuse_fresh_budget(home.name, digest, apart_from)
     folder = home.path("data") / digest[:32]
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():

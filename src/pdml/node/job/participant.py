@@ -1,16 +1,16 @@
-"""One organisation in one job: the state machine of its method (`training.server`, `summing`) with
-its journal and its signed messages. No sockets, no clock.
+"""One organisation in one job: the state machine of its method (`training.server`,
+`sums_participant`) with its journal and its signed messages. No sockets, no clock.
 
-Whoever carries the messages calls, in any order and from one thread at a time:
+The exchange calls, in any order and from one thread at a time:
 
-    party.hello(peer) / party.welcome(peer, data)   at every start, until both have done it
-    party.resend(peer)                              what the neighbour lacks
-    party.accept(peer, data)                        a neighbour's release
-    party.advance() while party.ready               commits the next round
-    party.message(peer, t)                          a release: always the same bytes
-    party.statement() once party.complete           what this node says at the end; always the same
-    party.hear_statement(server, data)              what another one says
-    party.finish() when nobody is in party.silent   before, somebody may still need this node
+    hello(peer) / welcome(peer, data)   at every start, until both have done it
+    resend(peer)                        what the neighbour lacks
+    accept(peer, data)                  a neighbour's release
+    advance() while ready               commits the next round
+    message(peer, t)                    a release: always the same bytes
+    statement() once complete           this node's; always the same
+    store_statement(server, data)       another's
+    finish() when nobody is in silent   before, somebody may still need this node
 """
 
 import secrets
@@ -31,8 +31,7 @@ from pdml.node.job import build_statement
 from pdml.node.job.sums_participant import SumsNode
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.storage.journal import FINISHED, Journal
-from pdml.node.storage.new_participants import covers_releases, refuse_fresh_budget
+from pdml.node.storage.journal import JobState, Journal
 from pdml.numerics.admm import steps
 from pdml.training.server import Node, Server, compiles
 from pdml.training.sums_release import check_sums
@@ -64,8 +63,8 @@ class TrainingData:
 
 
 class Participant:
-    """This node's part in ``contract``. Opening it again after a crash continues where the journal
-    stands.
+    """This node's part in the job of ``terms``. Opening it again after a crash continues where the
+    journal stands.
 
     Guarantees
     ----------
@@ -73,15 +72,15 @@ class Participant:
       released twice with different bytes.
     - The job is refused if the whole of it, after everything this data set has released before,
       exceeds ``budget``.
-    - What a neighbour says is used only if it is signed, of this contract, of the expected round
+    - What a neighbour says is used only if it is signed, of these terms, of the expected round
       and of a sane length; it may not differ from what the neighbour said before.
     """
 
     def __init__(
         self,
-        contract: JobTerms,
+        terms: JobTerms,
         name: str,
-        holdings: TrainingData,
+        training_data: TrainingData,
         *,
         journal: Journal,
         identity: Identity,
@@ -91,21 +90,21 @@ class Participant:
         shared: Mapping[str, bytes] | None = None,
     ) -> None:
         """``shared``: this node's secret with each other one, of which masks are made."""
-        self.contract, self.name, self.holdings = contract, name, holdings
+        self.terms, self.name, self.training_data = terms, name, training_data
         self._source, self._shared = source, shared or {}
-        self.neighbours = contract.neighbours(name)
+        self.neighbours = terms.neighbours(name)
         self._journal, self._identity, self._keys = journal, identity, keys
         check_job(
-            contract,
+            terms,
             name,
-            holdings,
+            training_data,
             keys=keys,
             journal=journal,
             source=source.name,
             budget=budget or Budget(),
         )
-        self._events = contract.plan.events(holdings.server.spec)
-        self._dataset = identity.alias(holdings.dataset)
+        self._events = terms.plan.events(training_data.server.spec)
+        self._dataset = identity.alias(training_data.dataset)
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
         self._echoes: dict[str, str] = {}  # each neighbour's challenge to this node
@@ -116,34 +115,31 @@ class Participant:
         self._node, self._state = self._open()
 
     def _open(self) -> tuple[Machine, Any]:
-        contract, journal, source = self.contract, self._journal, self._source.name
-        entry, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
+        terms, journal, source = self.terms, self._journal, self._source.name
+        entry, purpose = journal.job(terms.job), f"{terms.digest} {self.name}".encode()
         if entry is None:
             node, inner = self._machine(None)
-            terms = {
-                "contract": contract.digest,
-                "server": self.name,
-                "dataset": self.holdings.dataset,
-                "source": source,
-            }
-            sealed = self._identity.seal(inner, purpose)
             journal.begin(
-                contract.job, **terms, sealed=sealed, terms=build_statement.terms(contract)
+                terms.job,
+                terms=terms.digest,
+                server=self.name,
+                dataset=self.training_data.dataset,
+                source=source,
+                sealed=self._identity.seal(inner, purpose),
+                plan=build_statement.study_and_plan(terms),
             )
             return node, node.start()
-        stored = (entry.contract, entry.server, entry.dataset)
-        if stored != (contract.digest, self.name, self.holdings.dataset):
-            other = "is in the journal with another contract, server or data set"
-            raise JournalError(f"job {contract.job} {other}: give it another name").mark_public()
-        if entry.state == FINISHED:
-            raise JournalError(
-                f"job {contract.job} is finished: give it another name"
-            ).mark_public()
-        node, _ = self._machine(self._identity.unseal(journal.sealed(contract.job), purpose))
+        stored = (entry.terms, entry.server, entry.dataset)
+        if stored != (terms.digest, self.name, self.training_data.dataset):
+            other = "is in the journal with other terms, another server or data set"
+            raise JournalError(f"job {terms.job} {other}: give it another name").mark_public()
+        if entry.state == JobState.FINISHED:
+            raise JournalError(f"job {terms.job} is finished: give it another name").mark_public()
+        node, _ = self._machine(self._identity.unseal(journal.sealed(terms.job), purpose))
         state = node.start()
         for t in range(1, entry.round + 1):
-            inbox = journal.inbox(contract.job, t - 1)
-            released = self._unpacked(journal.outgoing(contract.job, t))
+            inbox = journal.inbox(terms.job, t - 1)
+            released = self._unpacked(journal.outgoing(terms.job, t))
             state = node.replay(state, self._in_order(inbox), released)
         return node, state
 
@@ -151,16 +147,16 @@ class Participant:
         """The state machine, and what of its inner state must be kept: q_i - η_i/n in rounds,
         nothing where one release is all. ``inner`` is what an earlier life kept.
         """
-        server, plan = self.holdings.server, self.contract.plan
-        if self.contract.sums:
-            return SumsNode(self.contract, server, self._source, self._shared), b""
+        server, plan = self.training_data.server, self.terms.plan
+        if self.terms.sums:
+            return SumsNode(self.terms, server, self._source, self._shared), b""
         linear = None if inner is None else self._unpacked(inner)
         flag = compiles(server, plan)
         node = Node(server, plan, self._source, linear=linear, use_numba=flag)
-        return node, wire_messages.packed(node.linear)
+        return node, wire_messages.encode_vector(node.linear)
 
     def _unpacked(self, payload: bytes) -> NDArray[Any]:
-        return wire_messages.unpacked(payload, self.contract.shape, self.contract.dtype)
+        return wire_messages.decode_vector(payload, self.terms.shape, self.terms.dtype)
 
     def _in_order(self, inbox: Mapping[str, bytes]) -> list[NDArray[Any]]:
         return [self._unpacked(inbox[peer]) for peer in self.neighbours if peer in inbox]
@@ -172,7 +168,7 @@ class Participant:
 
     @property
     def done(self) -> bool:
-        return self.round == self.contract.plan.rounds
+        return self.round == self.terms.plan.rounds
 
     @property
     def ready(self) -> bool:
@@ -184,7 +180,7 @@ class Participant:
         """The neighbours whose release of this round is not here, be it the last one."""
         if self.round == 0:
             return ()
-        here = self._journal.inbox(self.contract.job, self.round)
+        here = self._journal.inbox(self.terms.job, self.round)
         return tuple(peer for peer in self.neighbours if peer not in here)
 
     @property
@@ -200,18 +196,18 @@ class Participant:
     @property
     def ledger(self) -> Ledger:
         """What this data set has spent over all jobs, this one's rounds so far included."""
-        events = (self.holdings.flip(), *self._journal.spent(self.holdings.dataset))
-        return Ledger((events,), source=self._source.name, classes=self.contract.classes)
+        events = (self.training_data.flip(), *self._journal.spent(self.training_data.dataset))
+        return Ledger((events,), source=self._source.name, classes=self.terms.classes)
 
     @property
     def balance(self) -> str:
         """What an exchange of sums that ends early has cost here: it has no rounds to show for."""
-        if not self.contract.sums:
+        if not self.terms.sums:
             return ""
         if not self.round:
             return f"{self.name} has released nothing"
         masked = ", which tells its total to whoever has every row (who is silent has its own),"
-        unread = masked if self.contract.masked else ""
+        unread = masked if self.terms.masked else ""
         return f"what {self.name} has released{unread} counts as spent; resume the job"
 
     def advance(self) -> int:
@@ -222,8 +218,8 @@ class Participant:
                 f"{', '.join(self.missing) or 'nobody, it is done'}"
             )
         t = self.round + 1
-        messages = self._in_order(self._journal.inbox(self.contract.job, t - 1)) if t > 1 else []
-        if messages and not self.contract.sums:
+        messages = self._in_order(self._journal.inbox(self.terms.job, t - 1)) if t > 1 else []
+        if messages and not self.terms.sums:
             self._check_pull(messages)
         state, released = self._node.step(self._state, messages)
         events = [
@@ -231,8 +227,8 @@ class Participant:
             for event in self._events
             if (event.t if isinstance(event, IterateReleased) else 1) == t
         ]
-        payload = wire_messages.packed(released, self.contract.dtype)
-        self._journal.commit(self.contract.job, t, payload=payload, events=events)
+        payload = wire_messages.encode_vector(released, self.terms.dtype)
+        self._journal.commit(self.terms.job, t, payload=payload, events=events)
         self._state = state
         return t
 
@@ -240,26 +236,28 @@ class Participant:
         """Stop where others have pulled this node so far that they could refuse its release. By
         what was released alone: whether it stops tells nothing about records.
         """
-        terms = {"degree": len(messages), "penalty": self.contract.plan.penalty}
+        degree, penalty = len(messages), self.terms.plan.penalty
         sent, total = self._state.sent, np.sum(messages, axis=0)
-        dual = steps.dual_step(self._state.dual, sent, total, **terms)
-        pull = steps.primal_target(np.zeros_like(sent), dual, sent, total, **terms)
-        longest = self.contract.release_bound(self.name, float(np.linalg.norm(pull)))
-        if longest > self.contract.norm_cap:
+        dual = steps.dual_step(self._state.dual, sent, total, degree=degree, penalty=penalty)
+        pull = steps.primal_target(
+            np.zeros_like(sent), dual, sent, total, degree=degree, penalty=penalty
+        )
+        longest = self.terms.release_bound(self.name, float(np.linalg.norm(pull)))
+        if longest > self.terms.norm_cap:
             norms = [float(np.linalg.norm(vector)) for vector in messages]
             length, peer = max(zip(norms, self.neighbours, strict=True))
             raise PeerError(
                 f"{self.name} stops before round {self.round + 1}: what its neighbours sent pulls "
                 f"its release to a length of up to {longest:.3g}, and no honest one exceeds "
-                f"{self.contract.norm_cap:.3g}. The longest of theirs is {peer}'s, {length:.3g} "
+                f"{self.terms.norm_cap:.3g}. The longest of theirs is {peer}'s, {length:.3g} "
                 f"({peer} may have been pulled by others)"
             )
 
     def message(self, peer: str, t: int) -> bytes:
         """The release of a committed round, signed for ``peer``."""
-        payload = self._journal.outgoing(self.contract.job, t)
+        payload = self._journal.outgoing(self.terms.job, t)
         return wire_messages.vector(
-            self.contract, self._identity, sender=self.name, recipient=peer, t=t, payload=payload
+            self.terms, self._identity, sender=self.name, recipient=peer, t=t, payload=payload
         )
 
     def resend(self, peer: str) -> list[bytes]:
@@ -269,7 +267,7 @@ class Participant:
         since = max(1, self._peer_round[peer])
         return [self.message(peer, t) for t in range(since, self.round + 1)]
 
-    def owed(self, peer: str) -> list[bytes]:
+    def resend_recent(self, peer: str) -> list[bytes]:
         """Whatever ``peer`` can lack in the middle of a job: this round's release and the one
         before."""
         return [self.message(peer, t) for t in range(max(1, self.round - 1), self.round + 1)]
@@ -277,21 +275,21 @@ class Participant:
     def hello(self, peer: str) -> bytes:
         """Where this node stands."""
         digest = (
-            wire_messages.hash_of(self._journal.outgoing(self.contract.job, self.round))
+            wire_messages.hash_of(self._journal.outgoing(self.terms.job, self.round))
             if self.round
             else ""
         )
         return wire_messages.hello(
-            self.contract,
+            self.terms,
             self._identity,
             sender=self.name,
             recipient=peer,
             t=self.round,
             digest=digest,
             dataset=self._dataset,
-            releases=self._journal.releases(self.holdings.dataset),
-            new_participants=covers_releases(
-                self._journal, self.holdings.dataset, self.holdings.apart_from
+            releases=self._journal.releases(self.training_data.dataset),
+            new_participants=self._journal.covers_releases(
+                self.training_data.dataset, self.training_data.apart_from
             ),
             life=self._life,
             challenge=self._challenges[peer],
@@ -307,17 +305,18 @@ class Participant:
         released something, only if its operator says that nobody is in both: a folder that was
         lost and made anew remembers nothing.
         """
-        hello = wire_messages.open_hello(
-            data, self.contract, carrier=peer, me=self.name, keys=self._keys
-        )
+        hello = wire_messages.open_hello(data, self.terms, peer=peer, me=self.name, keys=self._keys)
         self._echoes[peer] = hello.challenge
         if hello.life in self._lives[peer]:
             self._peer_round[peer] = max(self._peer_round[peer], hello.round)
             return True
         if hello.echo != self._challenges[peer]:
             return False
-        job, journal = self.contract.job, self._journal
-        highest, before = journal.highest(job, peer), journal.minimum_releases(peer, hello.dataset)
+        job, journal = self.terms.job, self._journal
+        highest, before = (
+            journal.latest_round(job, peer),
+            journal.minimum_releases(peer, hello.dataset),
+        )
         stored_digest = journal.digest(job, hello.round, peer) if hello.round else None
         if (
             hello.round < highest
@@ -336,7 +335,7 @@ class Participant:
                 f"with a whole budget: restore {peer}'s folder from a copy, or, if nobody's record "
                 "is in both, give the data set again with --new-participants"
             )
-        journal.remember(job, peer, dataset=hello.dataset, before=hello.releases - hello.round)
+        journal.set_peer(job, peer, dataset=hello.dataset, before=hello.releases - hello.round)
         self._peer_round[peer] = hello.round
         self._lives[peer].add(hello.life)
         self._challenges[peer] = secrets.token_hex(16)
@@ -353,9 +352,9 @@ class Participant:
         for the same round is.
         """
         message, _ = wire_messages.open_vector(
-            data, self.contract, carrier=peer, me=self.name, keys=self._keys
+            data, self.terms, peer=peer, me=self.name, keys=self._keys
         )
-        job, t, digest = self.contract.job, message.round, wire_messages.hash_of(message.payload)
+        job, t, digest = self.terms.job, message.round, wire_messages.hash_of(message.payload)
         stored_digest = self._journal.digest(job, t, peer)
         if stored_digest is None:
             if not max(1, self.round) <= t <= self.round + 1:
@@ -363,15 +362,15 @@ class Participant:
                     f"{peer} sent a release of round {t} while {self.name} stands at round "
                     f"{self.round}"
                 )
-            content = {"payload": message.payload, "signature": message.signature}
-            self._journal.hear(job, t, peer, digest=digest, **content)
-        elif stored_digest != digest:
-            kept = equivocation.kept(self._journal, job, t, peer)
-            proof = equivocation.packed(
-                [wire_messages.voucher_of(message), *([kept] if kept else [])]
+            self._journal.receive(
+                job, t, peer, digest=digest, payload=message.payload, signature=message.signature
             )
+        elif stored_digest != digest:
+            first = equivocation.stored_digest(self._journal, job, t, peer)
+            digests = [wire_messages.signed_digest(message), *([first] if first else [])]
+            evidence = equivocation.encode_evidence(digests)
             sentence = f"{peer} sent two different releases for round {t}"
-            raise Equivocation(sentence, peer=peer, round=t, evidence=proof)
+            raise Equivocation(sentence, peer=peer, round=t, evidence=evidence)
 
     def save(self) -> None:
         """What was heard is on disk, also where no round follows at once."""
@@ -382,53 +381,53 @@ class Participant:
         if not self.complete:
             lacks = f"{', '.join(self.missing)} must send theirs" if self.missing else "more follow"
             raise InvalidInput(f"{self.name} is in round {self.round} and cannot tell all: {lacks}")
-        job, journal = self.contract.job, self._journal
+        job, journal = self.terms.job, self._journal
         if self.name not in journal.statements(job):
             draft = build_statement.build(
-                self.contract, self.name, self.holdings, journal, self._dataset
+                self.terms, self.name, self.training_data, journal, self._dataset
             )
-            journal.keep_statement(job, self.name, signed_statement.sign(draft, self._identity))
+            journal.store_statement(job, self.name, signed_statement.sign(draft, self._identity))
         return journal.statements(job)[self.name]
 
-    def hear_statement(self, server: str, data: bytes) -> None:
-        """Take another's statement and remember it; a second one that differs proves what it is."""
-        signed_statement.open_statement(data, self.contract, server, self._keys)
-        self._journal.keep_statement(self.contract.job, server, data)
-        stored = self._journal.statements(self.contract.job)[server]
+    def store_statement(self, server: str, data: bytes) -> None:
+        """Check and store another's statement; a second one that differs proves what it is."""
+        signed_statement.open_statement(data, self.terms, server, self._keys)
+        self._journal.store_statement(self.terms.job, server, data)
+        stored = self._journal.statements(self.terms.job)[server]
         if stored != data:
             raise Equivocation(
-                f"{server} made two different statements on job {self.contract.job}",
+                f"{server} made two different statements on job {self.terms.job}",
                 peer=server,
-                round=self.contract.plan.rounds,
-                evidence=equivocation.packed(statements=[stored, data]),
+                round=self.terms.plan.rounds,
+                evidence=equivocation.encode_evidence(statements=[stored, data]),
             )
 
     def statements(self) -> dict[str, bytes]:
         """The statements that are here, by server."""
-        return self._journal.statements(self.contract.job)
+        return self._journal.statements(self.terms.job)
 
     @property
     def silent(self) -> tuple[str, ...]:
         """The servers, this one included, whose statement is not here."""
         here = self.statements()
-        return tuple(name for name in self.contract.servers if name not in here)
+        return tuple(name for name in self.terms.servers if name not in here)
 
     def finish(self) -> None:
         """Delete the inner state and the vectors heard; only a job that is done can be finished."""
         if not self.done:
             raise InvalidInput(
-                f"job {self.contract.job} stands at round {self.round} of "
-                f"{self.contract.plan.rounds}: it is not done"
+                f"job {self.terms.job} stands at round {self.round} of "
+                f"{self.terms.plan.rounds}: it is not done"
             )
         if self.complete:
             self.statement()
-        self._journal.finish(self.contract.job)
+        self._journal.finish(self.terms.job)
 
 
 def check_job(
-    contract: JobTerms,
+    terms: JobTerms,
     name: str,
-    holdings: TrainingData,
+    training_data: TrainingData,
     *,
     keys: Mapping[str, str],
     journal: Journal,
@@ -438,64 +437,63 @@ def check_job(
     """Refuse a job that this node cannot do or may not do: asked before it accepts the job, and
     again before it begins.
     """
-    _check_fit(contract, name, holdings, keys)
-    if others := journal.sources(holdings.dataset) - {source}:
+    _check_fit(terms, name, training_data, keys)
+    if others := journal.sources(training_data.dataset) - {source}:
         raise JournalError(
             f"the data set of {name} was used with {others.pop()} noise before: "
             f"one ledger cannot hold that and {source}"
         ).mark_public()
-    check_budget(contract, name, holdings, journal=journal, budget=budget)
+    check_budget(terms, name, training_data, journal=journal, budget=budget)
 
 
 def check_budget(
-    contract: JobTerms, name: str, holdings: TrainingData, *, journal: Journal, budget: Budget
+    terms: JobTerms, name: str, training_data: TrainingData, *, journal: Journal, budget: Budget
 ) -> None:
     """Refuse a job that would exceed the budget, after all that the data set has released in other
     jobs.
 
     The whole job at once: a training that must stop half way has spent its budget for nothing.
     """
-    refuse_fresh_budget(journal, name, holdings.dataset, apart_from=holdings.apart_from)
-    already = journal.spent(holdings.dataset, but=contract.job)
-    events, flip = contract.plan.events(holdings.server.spec), holdings.flip()
+    journal.refuse_fresh_budget(name, training_data.dataset, training_data.apart_from)
+    already = journal.spent(training_data.dataset, but=terms.job)
+    events, flip = terms.plan.events(training_data.server.spec), training_data.flip()
     safe = last_safe_round(
-        [(flip, *events)], budget=budget, classes=contract.classes, already=[already]
+        [(flip, *events)], budget=budget, classes=terms.classes, already=[already]
     )
-    if safe < contract.plan.rounds:
+    if safe < terms.plan.rounds:
         before = sum(isinstance(event, IterateReleased | SumsReleased) for event in already)
         earlier = f" after the {before} releases of earlier jobs" if before else ""
         last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
         what, why = (
             ("the sums exceed", "")
-            if contract.sums
-            else (f"{contract.plan.rounds} rounds exceed", f": {last}")
+            if terms.sums
+            else (f"{terms.plan.rounds} rounds exceed", f": {last}")
         )
         raise BudgetExceeded(f"{what} {name}'s budget for this data set{earlier}{why}")
-    build_statement.check(contract, name, holdings.dataset, journal)
+    build_statement.check(terms, name, training_data.dataset, journal)
 
 
 def _check_fit(
-    contract: JobTerms, name: str, holdings: TrainingData, keys: Mapping[str, str]
+    terms: JobTerms, name: str, training_data: TrainingData, keys: Mapping[str, str]
 ) -> None:
-    spec = holdings.server.spec
-    index = contract.index(name)
-    expected = contract.training.server_spec(index, records=spec.records, epsilons=spec.epsilons)
+    spec, index = training_data.server.spec, terms.index(name)
+    expected = terms.training.server_spec(index, records=spec.records, epsilons=spec.epsilons)
     if differing := spec.differences(expected):
         raise InvalidInput(
-            f"the data set of {name} does not fit job {contract.job}: they differ in the "
+            f"the data set of {name} does not fit job {terms.job}: they differ in the "
             f"{', the '.join(differing)}. Import the data set again under the job's study, with "
             "pdml node data"
         ).mark_public()
-    if contract.sums:
-        check_sums(spec, contract.plan)
+    if terms.sums:
+        check_sums(spec, terms.plan)
     if spec.records > signed_statement.MOST_RECORDS:
         most = f"{signed_statement.MOST_RECORDS:,}"
         raise InvalidInput(f"{name} must have at most {most} records, got {spec.records:,}")
-    if spec.epsilon < contract.epsilon:
+    if spec.epsilon < terms.epsilon:
         raise InvalidInput(
             f"the records of {name} hold epsilon {spec.epsilon:g}, below the study's "
-            f"floor {contract.epsilon:g}"
+            f"floor {terms.epsilon:g}"
         )
-    for peer in contract.neighbours(name):
+    for peer in terms.neighbours(name):
         if peer not in keys:
             raise InvalidInput(f"the public key of {peer} is not known to {name}")

@@ -1,56 +1,30 @@
 """One node's part in a job: it meets its neighbours, does its rounds, and never waits longer than
-it was told to.
+the offer allows.
 
-Whoever carries the bytes is handed in as ``send``, and hands what arrives to
-`Exchange.print_answer`, from any thread. A release needs no answer: the neighbour's next one says
-that it has come. Who hears nothing for a second says it again as a question. Every question is
-answered: `OK`, `LATER` (this node is not ready; ask again) or `REFUSED` with one sentence. The
-first two name whom this node waits for itself: the one that is gone is named by those, too, who
-never speak with it. A refused message ends the job at both ends; so do a timeout and a stop. The
-journal keeps what was spent.
+What arrives is handed to `Exchange.answer`, from any thread; what is sent and waited for is yielded
+(`steps`). A release needs no answer: the neighbour's next one says that it has come. Who hears
+nothing for a second says it again as a request. Every request is answered: `OK`, `LATER` (this node
+is not ready; ask again) or `REFUSED` with one sentence. The first two name whom this node waits for
+itself: the one that is gone is named by those, too, who never speak with it. A refused message ends
+the job at both ends; so do a timeout and a stop. The journal keeps what was spent.
 """
 
-import time
+import threading
 from collections.abc import Callable, Mapping
-from threading import Condition
 
-import msgspec
 from threadpoolctl import ThreadpoolController
 
+from pdml.clock import Clock
 from pdml.errors import Equivocation, PDMLError, PeerError, plain
-from pdml.formats import decode
 from pdml.node.job.participant import Participant
+from pdml.node.job.steps import Ask, Steps, Wait
 from pdml.node.protocol.redaction import public_message
-
-HELLO, RELEASE = "pdml.hello", "pdml.release"
-OK, LATER, REFUSED = "ok", "later", "refused"
+from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, RequestKind, read_answer
 
 _FIRST, _ATTEMPT = 1.0, 10.0  # seconds before the first sending, and any, is tried again
 _PAUSE = 0.25  # between two attempts
 _LIBRARIES = ThreadpoolController()  # looks for them once: it takes milliseconds
 _GLANCE = 0.5  # how often a waiting node looks whether it should stop
-
-
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a node says to a message."""
-
-    state: str
-    sentence: str = ""
-    messages: list[bytes] = []
-
-
-def decoded_answer(data: bytes) -> Answer | None:
-    """An answer as it arrived; None if it is none."""
-    try:
-        answer: Answer = decode(data, Answer, msgspec.msgpack.decode)
-    except msgspec.DecodeError:
-        return None
-    return answer
-
-
-Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
-"""(topic, message by neighbour, timeout) -> answer by neighbour; who is missing did not answer.
-With a timeout of 0 nobody has to."""
 
 
 class Stopped(PDMLError):
@@ -60,57 +34,60 @@ class Stopped(PDMLError):
 
 
 class Exchange:
-    """A party on the air. ``meanwhile`` is called after each round with its number."""
+    """A participant among its neighbours. ``after_round`` is called after each round with its
+    number.
+    """
 
     def __init__(
         self,
-        party: Participant,
-        send: Send,
+        participant: Participant,
         *,
+        clock: Clock,
         start_timeout: float,
         round_timeout: float,
-        meanwhile: Callable[[int], None] = lambda t: None,
+        after_round: Callable[[int], None] = lambda t: None,
     ) -> None:
-        self.party, self._send, self._meanwhile = party, send, meanwhile
+        self.participant, self._clock, self._after_round = participant, clock, after_round
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
-        self._changed = Condition()
+        self._lock, self._arrival = threading.RLock(), threading.Event()
         self._failure: Exception | None = None
         self._awaited: tuple[str, ...] = ()  # whom this node waits for
-        self._theirs: dict[str, str] = {}  # whom each neighbour says it waits for
+        self._awaited_by_peers: dict[str, str] = {}  # whom each neighbour says it waits for
 
     # What arrives, in any thread
 
-    def answer(self, topic: str, peer: str, data: bytes) -> Answer:
-        """Take one message; a bad one ends the job here, and its sender is told why (`told`)."""
-        if peer not in self.party.neighbours:
-            return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {self.party.name}")
-        with self._changed:
+    def answer(self, kind: str, peer: str, data: bytes) -> Answer:
+        """Take one message; a bad one ends the job here, and its sender hears why."""
+        participant = self.participant
+        if peer not in participant.neighbours:
+            return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {participant.name}")
+        with self._lock:
             if self._failure is not None:
-                return Answer(REFUSED, public_message(self._failure, self.party.name))
+                return Answer(REFUSED, public_message(self._failure, participant.name))
             awaited = ", ".join(self._awaited)
             try:
-                if topic == HELLO:
-                    met = self.party.welcome(peer, data)
-                    messages = [self.party.hello(peer), *(self.party.resend(peer) if met else [])]
+                if kind == RequestKind.HELLO:
+                    met = participant.welcome(peer, data)
+                    messages = [participant.hello(peer), *(participant.resend(peer) if met else [])]
                     return Answer(OK if met else LATER, awaited, messages)
-                if not self.party.met(peer):
+                if not participant.met(peer):
                     return Answer(LATER, awaited)
-                self.party.accept(peer, data)
-                if self.party.done:
-                    self.party.save()  # no next round does
+                participant.accept(peer, data)
+                if participant.done:
+                    participant.save()  # no next round does
             except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)
-                return Answer(REFUSED, public_message(error, self.party.name))
-            self._changed.notify_all()
+                return Answer(REFUSED, public_message(error, participant.name))
+            self._arrival.set()
         return Answer(OK, awaited)
 
     def stop(self, sentence: str) -> None:
         """End the job from outside."""
-        with self._changed:
+        with self._lock:
             self._fail(Stopped(sentence))
 
     @property
-    def contradiction(self) -> Equivocation | None:
+    def equivocation(self) -> Equivocation | None:
         """A neighbour's, if that ended the job: it may come after the last round, when `run` does
         not raise it any more, and its proof must not be lost.
         """
@@ -118,162 +95,179 @@ class Exchange:
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
-        self._changed.notify_all()
+        self._arrival.set()
 
     def statement(self) -> bytes:
-        """What this node says at the end; see `Party.statement`."""
-        with self._changed:
-            return self.party.statement()
+        """This node's statement at the end."""
+        with self._lock:
+            return self.participant.statement()
 
     def stored_statement(self, server: str) -> bytes:
         """A statement that is here and on disk; b"" if there is none yet."""
-        with self._changed:
-            return self.party.statements().get(server, b"")
+        with self._lock:
+            return self.participant.statements().get(server, b"")
 
-    def hear_statement(self, server: str, data: bytes) -> None:
-        """Take another's statement; see `Party.hear_statement`."""
-        with self._changed:
-            self.party.hear_statement(server, data)
+    def store_statement(self, server: str, data: bytes) -> None:
+        """Check and store another's statement."""
+        with self._lock:
+            self.participant.store_statement(server, data)
 
     def finish(self) -> None:
-        """Everybody has spoken: forget the inner state, and take no message any more."""
-        with self._changed:
-            self.party.finish()
+        """All statements are here: forget the inner state, and take no message any more."""
+        with self._lock:
+            self.participant.finish()
             self._fail(Stopped("the job has ended"))
 
-    # What this node does, in one thread
+    # What this node does, step by step
 
-    def run(self) -> None:
+    def run(self) -> Steps[None]:
         """All rounds that are left, until the last one of every neighbour is here: the statement
-        tells it. Raises what ended the job."""
-        if self.party.complete:  # an earlier life did them; who lacks something asks for it
+        speaks of it. Raises what ended the job."""
+        if self.participant.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
-            self._meet()
-            while not self.party.done:
-                t, messages = self._advance()
-                self._meanwhile(t)
-                if self.party.done:  # no next one tells that they have it
-                    self._deliver(messages, f"round {t}")
+            yield from self._meet()
+            while not self.participant.done:
+                t, messages = yield from self._advance()
+                self._after_round(t)
+                if self.participant.done:  # no next one tells that they have it
+                    yield from self._deliver(messages, f"round {t}")
                 else:
-                    self._say(RELEASE, messages, 0.0)
-            self._hear_out()
-        except Exception as error:  # whoever speaks to this node from now on is told
-            with self._changed:
+                    yield from self._send(RequestKind.RELEASE, messages, 0.0)
+            yield from self._wait(lambda: self.participant.complete)
+        except Exception as error:  # whoever speaks to this node from now on hears it
+            with self._lock:
                 self._fail(error)
             raise
 
-    def _meet(self) -> None:
+    def _meet(self) -> Steps[None]:
         """Say where this node stands, hear where the neighbours do, and hand over what either
         lacks.
         """
-        missing, patience = set(self.party.neighbours), _FIRST
-        deadline = self._until(self._start_timeout)
+        missing, patience = set(self.participant.neighbours), _FIRST
+        limit = self._start_timeout
+        deadline = self._until(limit)
         while missing:
-            with self._changed:
-                greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
-            answers = self._try(
-                HELLO, greetings, deadline, self._start_timeout, "the start", patience
+            with self._lock:
+                hellos = {peer: self.participant.hello(peer) for peer in sorted(missing)}
+            answers = yield from self._try(
+                RequestKind.HELLO, hellos, deadline, limit, "the start", patience
             )
             patience *= 2
             for peer, answer in answers.items():
                 if answer.state == OK and not answer.messages:
                     raise PeerError(f"{peer} answered a hello with nothing")
-                with self._changed:
-                    met = bool(answer.messages) and self.party.welcome(peer, answer.messages[0])
+                with self._lock:
+                    met = bool(answer.messages) and self.participant.welcome(
+                        peer, answer.messages[0]
+                    )
                     if not met or answer.state != OK:
                         continue  # one of the two has yet to answer the other's challenge
                     for message in answer.messages[1:]:
-                        self.party.accept(peer, message)
-                    owed = self.party.resend(peer)
+                        self.participant.accept(peer, message)
+                    lacking = self.participant.resend(peer)
                 missing.discard(peer)
-                for message in owed:
-                    self._deliver({peer: message}, "what was missing")
+                for message in lacking:
+                    yield from self._deliver({peer: message}, "what was missing")
 
-    def _advance(self) -> tuple[int, dict[str, bytes]]:
+    def _advance(self) -> Steps[tuple[int, dict[str, bytes]]]:
         """Wait for the neighbours, then commit the next round. They do not need the last one, but
         they remember it: so that no node can be set back by a round and release another."""
-        self._wait(lambda: self.party.ready)
-        with self._changed:
+        yield from self._wait(lambda: self.participant.ready)
+        with self._lock:
             self._check()
             with _LIBRARIES.limit(limits=1):  # as in the local engine: sums in one order
-                t = self.party.advance()
-            return t, {peer: self.party.message(peer, t) for peer in self.party.neighbours}
+                t = self.participant.advance()
+            return t, {peer: self.participant.message(peer, t) for peer in self._neighbours}
 
-    def _hear_out(self) -> None:
-        self._wait(lambda: self.party.complete)
+    @property
+    def _neighbours(self) -> tuple[str, ...]:
+        return self.participant.neighbours
 
-    def _wait(self, ready: Callable[[], bool]) -> None:
-        """Until ``ready``. Whoever is silent may lack what this node has said: it is said again."""
-        deadline, patience = self._until(self._round_timeout), _FIRST
+    def _wait(self, ready: Callable[[], bool]) -> Steps[None]:
+        """Until ``ready``. Whoever is silent may lack what this node has sent: it is sent again."""
+        participant, limit = self.participant, self._round_timeout
+        deadline, patience = self._until(limit), _FIRST
         while True:
-            again = time.monotonic() + patience
-            with self._changed:
-                what = f"their release of round {self.party.round}"
-                while not ready() and (left := again - time.monotonic()) > 0:
-                    self._check(deadline, self._round_timeout, self.party.missing, what)
-                    if not self._changed.wait(min(_GLANCE, left)):
-                        self.party.save()
-                if ready():
-                    return
-                self._check(deadline, self._round_timeout, self.party.missing, what)
-                owed = {peer: self.party.owed(peer) for peer in self.party.missing}
-            for messages in zip(*owed.values(), strict=True):
-                self._say(RELEASE, dict(zip(owed, messages, strict=True)), min(patience, _ATTEMPT))
+            again = self._clock.monotonic() + patience
+            while True:
+                self._arrival.clear()
+                with self._lock:
+                    if ready():
+                        return
+                    what = f"their release of round {participant.round}"
+                    self._check(deadline, limit, participant.missing, what)
+                    if (left := again - self._clock.monotonic()) <= 0:
+                        resent = {peer: participant.resend_recent(peer) for peer in self._awaited}
+                        break
+                yield Wait(min(_GLANCE, left), self._arrival)
+                if not self._arrival.is_set():
+                    with self._lock:
+                        participant.save()
+            for messages in zip(*resent.values(), strict=True):
+                timeout = min(patience, _ATTEMPT)
+                by_peer = dict(zip(resent, messages, strict=True))
+                yield from self._send(RequestKind.RELEASE, by_peer, timeout)
             patience *= 2
 
-    def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
+    def _deliver(self, messages: Mapping[str, bytes], what: str) -> Steps[None]:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
-        missing, deadline, patience = dict(messages), self._until(self._round_timeout), _FIRST
+        missing, limit, patience = dict(messages), self._round_timeout, _FIRST
+        deadline = self._until(limit)
         while missing:
-            for peer, answer in self._try(
-                RELEASE, missing, deadline, self._round_timeout, what, patience
-            ).items():
+            answers = yield from self._try(
+                RequestKind.RELEASE, missing, deadline, limit, what, patience
+            )
+            for peer, answer in answers.items():
                 if answer.state == OK:
                     del missing[peer]
             patience *= 2
 
     def _try(
         self,
-        topic: str,
+        kind: RequestKind,
         messages: Mapping[str, bytes],
         deadline: float,
         limit: float,
         what: str,
         patience: float,
-    ) -> Mapping[str, Answer]:
+    ) -> Steps[dict[str, Answer]]:
         """One attempt; a refusal ends the job, and so does the deadline."""
-        with self._changed:
+        with self._lock:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
-        answers = self._say(
-            topic, messages, max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic()))
-        )
+        left = deadline - self._clock.monotonic()
+        answers = yield from self._send(kind, messages, max(0.1, min(patience, _ATTEMPT, left)))
         if any(peer not in answers or answers[peer].state == LATER for peer in messages):
-            with self._changed:
-                self.party.save()
-            time.sleep(_PAUSE)
+            with self._lock:
+                self.participant.save()
+            yield Wait(_PAUSE)
         return answers
 
-    def _say(
-        self, topic: str, messages: Mapping[str, bytes], timeout: float
-    ) -> Mapping[str, Answer]:
-        """Send; a refusal ends the job. With a timeout of 0 no answer is waited for."""
-        answers = self._send(topic, dict(messages), timeout)
-        for peer, answer in answers.items():
+    def _send(
+        self, kind: RequestKind, messages: Mapping[str, bytes], timeout: float
+    ) -> Steps[dict[str, Answer]]:
+        """A refusal ends the job. With a timeout of 0 no answer is waited for."""
+        digest = self.participant.terms.digest
+        replies = yield Ask(kind=kind, messages=dict(messages), timeout=timeout, job=digest)
+        answers = {}
+        for peer, data in replies.items():
+            answer = read_answer(data)
+            if answer is None:
+                continue
+            answers[peer] = answer
             if answer.state not in (OK, LATER):
-                with self._changed:
+                with self._lock:
                     self._check()  # its refusal may be the echo of ours
-                    self._fail(
-                        PeerError(f"{peer} refused {self.party.name}: {plain(answer.sentence)}")
-                    )
+                    sentence = plain(answer.sentence)
+                    self._fail(PeerError(f"{peer} refused {self.participant.name}: {sentence}"))
                     self._check()
-            self._theirs[peer] = answer.sentence
+            self._awaited_by_peers[peer] = answer.sentence
         return answers
 
     def _until(self, limit: float) -> float:
         """The deadline of a wait that begins now."""
-        self._theirs.clear()
-        return time.monotonic() + limit
+        self._awaited_by_peers.clear()
+        return self._clock.monotonic() + limit
 
     def _check(
         self,
@@ -284,24 +278,25 @@ class Exchange:
     ) -> None:
         """Called with the lock held: remember who is waited for, and raise what ended the job."""
         self._awaited = tuple(sorted(missing))
-        if self._failure is None and deadline is not None and time.monotonic() > deadline:
-            balance = f"; {self.party.balance}" if self.party.balance else ""
+        late = deadline is not None and self._clock.monotonic() > deadline
+        if self._failure is None and late:
+            balance = f"; {self.participant.balance}" if self.participant.balance else ""
+            names = ", ".join(self._describe(peer) for peer in self._awaited)
             self._fail(
                 PeerError(
-                    f"{self.party.name} waited {limit:g} s for "
-                    f"{', '.join(self._named(peer) for peer in self._awaited)} "
-                    f"to send {what}{balance}"
+                    f"{self.participant.name} waited {limit:g} s for {names} to send "
+                    f"{what}{balance}"
                 )
             )
         if self._failure is not None:
             raise self._failure
 
-    def _named(self, peer: str) -> str:
+    def _describe(self, peer: str) -> str:
         """With whom it says it waits for, if these are others alone: who waits for each other has
         lost what was said between them.
         """
-        names = set(self._theirs.get(peer, "").split(", "))
-        others = sorted(names.intersection(self.party.contract.servers) - {peer})
-        if not others or self.party.name in others:
+        names = set(self._awaited_by_peers.get(peer, "").split(", "))
+        others = sorted(names.intersection(self.participant.terms.servers) - {peer})
+        if not others or self.participant.name in others:
             return peer
         return f"{peer} (which says it waits for {', '.join(others)})"

@@ -2,22 +2,30 @@
 whoever has it already.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
+from pdml.clock import Clock
 from pdml.errors import PeerError, plain
-from pdml.node.daemon.nats_transport import CHUNK
-from pdml.node.job.round_exchange import LATER, OK, REFUSED, Answer, decoded_answer
+from pdml.node.job.steps import Ask, Steps, Wait
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.requests import FETCH, Fetch
+from pdml.node.protocol.requests import (
+    LATER,
+    OK,
+    REFUSED,
+    Answer,
+    Fetch,
+    RequestKind,
+    read_answer,
+)
 
+CHUNK = 1 << 15  # bytes of a long text (a statement) that travel at once
 _ATTEMPT = 2.0  # seconds for one piece
 _PAUSE = 0.2
-_TURNS = 4  # of so many questions about a statement one goes to another than its author
+_TURNS = 4  # of so many requests for a statement one goes to another than its author
 
 
 class StatementStore(Protocol):
@@ -25,11 +33,7 @@ class StatementStore(Protocol):
 
     def stored_statement(self, server: str) -> bytes: ...
 
-    def hear_statement(self, server: str, data: bytes) -> None: ...
-
-
-Ask = Callable[[str, Mapping[str, bytes], float], Mapping[str, bytes]]
-"""(kind, question by member, timeout) -> answer by member."""
+    def store_statement(self, server: str, data: bytes) -> None: ...
 
 
 def piece(data: bytes, start: int) -> Answer:
@@ -37,7 +41,7 @@ def piece(data: bytes, start: int) -> Answer:
     return Answer(OK, messages=[data[start : start + CHUNK], len(data).to_bytes(8, "big")])
 
 
-def cut_short(part: bytes, data: bytes, whole: int) -> bool:
+def is_cut_short(part: bytes, data: bytes, whole: int) -> bool:
     """Whether ``part``, with which ``data`` ends, is less than `piece` gives: byte by byte a text
     would take for ever.
     """
@@ -50,59 +54,75 @@ def nothing_yet(name: str, job: str, round: int, *, expected: bool) -> Answer:
     return Answer(state, f"{name} has no such statement on job {job}", [round.to_bytes(8, "big")])
 
 
-def gather(
-    contract: JobTerms,
+def fetch(
+    terms: str,
+    job: str,
+    server: str,
+    source: str,
+    start: int,
+    timeout: float,
+    *,
+    proof: bool = False,
+) -> Steps[Answer | None]:
+    """Ask ``source`` for the next piece of a text about ``server``."""
+    request = Fetch(job=job, terms=terms, server=server, start=start, proof=proof)
+    messages = {source: msgspec.msgpack.encode(request)}
+    replies = yield Ask(kind=RequestKind.FETCH, messages=messages, timeout=timeout)
+    return read_answer(replies.get(source, b""))
+
+
+def fetch_statements(
+    terms: JobTerms,
     others: tuple[str, ...],
-    keeper: StatementStore,
-    ask: Ask,
+    store: StatementStore,
     *,
     name: str,
     limit: float,
     check: Callable[[], None],
-) -> None:
+    clock: Clock,
+) -> Steps[None]:
     """Until everybody's statement is here."""
-    missing = [server for server in others if not keeper.stored_statement(server)]
-    got: dict[tuple[str, str], bytes] = {}  # pieces, by author and by who sent them
+    missing = [server for server in others if not store.stored_statement(server)]
+    pieces: dict[tuple[str, str], bytes] = {}  # by author and by who sent them
     rounds, turn = dict.fromkeys(missing, -1), 0
-    deadline = time.monotonic() + limit
-    latest = time.monotonic() + limit * len(contract.servers)
+    deadline = clock.monotonic() + limit
+    latest = clock.monotonic() + limit * len(terms.servers)
     while missing:
         check()
-        pieces = later = False
+        progress = later = False
         for server in list(missing):
-            whom = (
-                server
-                if turn % _TURNS < _TURNS - 1
-                else others[(turn // _TURNS + others.index(server)) % len(others)]
-            )
-            request = Fetch(
-                job=contract.job,
-                contract=contract.digest,
-                server=server,
-                start=len(got.get((server, whom), b"")),
-            )
-            answer = decoded_answer(
-                ask(FETCH, {whom: msgspec.msgpack.encode(request)}, min(_ATTEMPT, limit)).get(
-                    whom, b""
-                )
-            )
+            source = server
+            if turn % _TURNS == _TURNS - 1:
+                source = others[(turn // _TURNS + others.index(server)) % len(others)]
+            start = len(pieces.get((server, source), b""))
+            timeout = min(_ATTEMPT, limit)
+            answer = yield from fetch(terms.digest, terms.job, server, source, start, timeout)
             if answer is None:
                 continue
             number = int.from_bytes(answer.messages[-1][:8], "big") if answer.messages else 0
-            if answer.state == REFUSED and whom == server:
+            if answer.state == REFUSED and source == server:
                 raise PeerError(f"{server} says: {plain(answer.sentence)}")
             if answer.state == OK and len(answer.messages) == 2:
-                pieces |= _take(
-                    contract, server, whom, answer.messages[0], number, got, keeper, missing
-                )
+                data = pieces.get((server, source), b"") + answer.messages[0]
+                pieces[server, source] = data
+                try:
+                    _check_piece(terms, server, answer.messages[0], data, number)
+                    if len(data) >= number:
+                        store.store_statement(server, data)
+                        missing.remove(server)
+                    progress = True
+                except PeerError:  # only its author answers for a statement that is none
+                    if source == server:
+                        raise
+                    del pieces[server, source]
             elif (
                 answer.state == LATER
-                and whom == server
-                and rounds[server] < number <= contract.plan.rounds
+                and source == server
+                and rounds[server] < number <= terms.plan.rounds
             ):
                 later, rounds[server] = True, number
-        now = time.monotonic()
-        if pieces:
+        now = clock.monotonic()
+        if progress:
             deadline = now + limit
             continue
         if later:
@@ -112,34 +132,10 @@ def gather(
                 f"{name} waited {limit:g} s for the statement of {', '.join(sorted(missing))}"
             )
         turn += 1
-        time.sleep(_PAUSE)
+        yield Wait(_PAUSE)
 
 
-def _take(
-    contract: JobTerms,
-    server: str,
-    whom: str,
-    part: bytes,
-    whole: int,
-    got: dict[tuple[str, str], bytes],
-    keeper: StatementStore,
-    missing: list[str],
-) -> bool:
-    """One more piece; only its author answers for a statement that is none. Whether that is
-    news.
-    """
-    data = got[server, whom] = got.get((server, whom), b"") + part
-    try:
-        if cut_short(part, data, whole) or max(whole, len(data)) > signed_statement.most_bytes(
-            contract, server
-        ):
-            raise PeerError(f"{server} has a statement of {whole:,} bytes, which is none")
-        if len(data) >= whole:
-            keeper.hear_statement(server, data)
-            missing.remove(server)
-    except PeerError:
-        if whom == server:
-            raise
-        del got[server, whom]
-        return False
-    return True
+def _check_piece(terms: JobTerms, server: str, part: bytes, data: bytes, whole: int) -> None:
+    most = signed_statement.most_bytes(terms, server)
+    if is_cut_short(part, data, whole) or max(whole, len(data)) > most:
+        raise PeerError(f"{server} has a statement of {whole:,} bytes, which is none")

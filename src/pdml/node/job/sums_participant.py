@@ -44,24 +44,24 @@ class SumsNode:
     """
 
     def __init__(
-        self, contract: JobTerms, server: Server, source: Source, shared: Mapping[str, bytes]
+        self, terms: JobTerms, server: Server, source: Source, shared: Mapping[str, bytes]
     ) -> None:
         """``shared``: the secret that this node has with each other one; for masks only."""
-        self._contract, self._server, self._source = contract, server, source
-        self._name = contract.servers[server.spec.server]
-        self._seeds = seeds(contract, self._name, shared) if contract.masked else {}
+        self._terms, self._server, self._source = terms, server, source
+        self._name = terms.servers[server.spec.server]
+        self._seeds = mask_seeds(terms, self._name, shared) if terms.masked else {}
 
     def start(self) -> SumsState:
         return SumsState(0)
 
     def step(self, state: SumsState, messages: list[Any]) -> tuple[SumsState, NDArray[Any]]:
         """The row that is sent, with fresh noise; it needs nothing from anybody."""
-        plan = self._contract.plan
+        plan = self._terms.plan
         sent: NDArray[Any] = sums_release.release_sums(
             sums_release.exact(self._server, plan), self._server, plan, self._source
         )
-        if self._contract.masked:
-            sent = masks.add_masks(sent, self._name, self._contract.servers, self._seeds)
+        if self._terms.masked:
+            sent = masks.add_masks(sent, self._name, self._terms.servers, self._seeds)
         return SumsState(state.t + 1, sent[None]), sent[None]
 
     def replay(self, state: SumsState, messages: list[Any], released: NDArray[Any]) -> SumsState:
@@ -69,39 +69,39 @@ class SumsNode:
         return SumsState(state.t + 1, released)
 
 
-def seeds(contract: JobTerms, name: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The seeds of ``name``'s masks, with every other server and in this job alone."""
-    others = [other for other in contract.servers if other != name]
+def mask_seeds(terms: JobTerms, name: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The mask_seeds of ``name``'s masks, with every other server and in this job alone."""
+    others = [other for other in terms.servers if other != name]
     if missing := [other for other in others if other not in shared]:
         raise InvalidInput(f"{name} has no secret in common with {missing[0]} to mask its sums by")
     return {
-        other: masks.derive_seed(shared[other], job=contract.digest, server=name, other=other)
+        other: masks.derive_seed(shared[other], job=terms.digest, server=name, other=other)
         for other in others
     }
 
 
-def unmasked(sent: Words, contract: JobTerms, name: str, shared: Mapping[str, bytes]) -> Units:
+def remove_masks(sent: Words, terms: JobTerms, name: str, shared: Mapping[str, bytes]) -> Units:
     """The row of ``name`` before its masks, which nobody but itself can know."""
     nothing = np.zeros(sent.shape, dtype=np.int64)
-    mask = masks.add_masks(nothing, name, contract.servers, seeds(contract, name, shared))
+    mask = masks.add_masks(nothing, name, terms.servers, mask_seeds(terms, name, shared))
     return (sent - mask).view(np.int64)
 
 
-def exceeds_plausible_bound(row: Units, contract: JobTerms) -> bool:
+def exceeds_plausible_bound(row: Units, terms: JobTerms) -> bool:
     """Whether no honest server can have sent this row of units, whatever its records are."""
-    return _outside(row, LIMIT + _loudest(contract))
+    return _outside(row, LIMIT + _loudest(terms))
 
 
 def inconsistent_with_record_counts(
-    row: Units, contract: JobTerms, specs: Sequence[ServerSpec]
+    row: Units, terms: JobTerms, specs: Sequence[ServerSpec]
 ) -> bool:
     """Whether so many people cannot have the sums in this row, or in this total of rows."""
-    loss = contract.plan.loss_for(contract.classes)
+    loss = terms.plan.loss_for(terms.classes)
     farthest, least, most = 0.0, 0.0, 0.0
     for spec in specs:
         loud = core.shifts(spec.label_epsilon, spec.norm_bound, loss, spec.classes)
         farthest += spec.records * max(loud.record / 2, loud.square / sqrt(2), 1.0)
-        farthest += _loudest(contract)
+        farthest += _loudest(terms)
         weights = [
             float(labels.keep_weight(epsilon, spec.classes)) ** -2
             for epsilon in (spec.epsilon, spec.label_epsilon)
@@ -113,8 +113,8 @@ def inconsistent_with_record_counts(
     return not fits or _outside(row, (1 + _ROUNDING) * farthest + slack)
 
 
-def _loudest(contract: JobTerms) -> float:
-    return _SIGMAS * max(contract.plan.sum_stddevs(len(contract.servers)))
+def _loudest(terms: JobTerms) -> float:
+    return _SIGMAS * max(terms.plan.sum_stddevs(len(terms.servers)))
 
 
 def _outside(row: Units, farthest: float) -> bool:

@@ -1,16 +1,14 @@
-"""An operator's word about jobs, left on the node's desk: the running node reads it there."""
+"""An operator's decisions about jobs: the running node reads them in its control database."""
 
 from contextlib import closing
 
 from pdml.errors import InvalidInput, plain
-from pdml.node.protocol.requests import STOP
 from pdml.node.storage.control_db import (
-    ALLOWED,
     ENDED,
-    PENDING,
-    REFUSED,
     Attempt,
+    CommandKind,
     ControlDatabase,
+    OfferState,
     current_attempt,
 )
 from pdml.node.storage.node_dir import NodeDirectory
@@ -31,8 +29,8 @@ def offers(home: NodeDirectory) -> list[Attempt]:
     -------
     list of Attempt
     """
-    with closing(ControlDatabase(home.folder)) as desk:
-        return desk.attempts()
+    with closing(ControlDatabase(home.folder)) as control_db:
+        return control_db.attempts()
 
 
 def find(home: NodeDirectory, offer: str) -> Attempt:
@@ -54,8 +52,10 @@ def find(home: NodeDirectory, offer: str) -> Attempt:
     InvalidInput
         If no such offer waits, or several do: a name is whatever members give it.
     """
-    with closing(ControlDatabase(home.folder)) as desk:
-        waiting = [attempt for attempt in desk.attempts() if attempt.state == PENDING]
+    with closing(ControlDatabase(home.folder)) as control_db:
+        waiting = [
+            attempt for attempt in control_db.attempts() if attempt.state == OfferState.PENDING
+        ]
     exact = [attempt for attempt in waiting if attempt.digest == offer]
     matches = exact or [
         attempt for attempt in waiting if attempt.job == offer or _begins(attempt, offer)
@@ -101,7 +101,7 @@ def accept(home: NodeDirectory, offer: str) -> Attempt:
     InvalidInput
         If no such offer waits, or several do.
     """
-    return _decide(home, offer, ALLOWED, "")
+    return _decide(home, offer, OfferState.ALLOWED, "")
 
 
 def refuse(home: NodeDirectory, offer: str, why: str = "") -> Attempt:
@@ -125,7 +125,7 @@ def refuse(home: NodeDirectory, offer: str, why: str = "") -> Attempt:
     InvalidInput
         If no such offer waits, or several do.
     """
-    return _decide(home, offer, REFUSED, plain(why, _LONGEST) or "its operator refused")
+    return _decide(home, offer, OfferState.REFUSED, plain(why, _LONGEST) or "its operator refused")
 
 
 def stop(home: NodeDirectory) -> str:
@@ -146,20 +146,20 @@ def stop(home: NodeDirectory) -> str:
     InvalidInput
         If the node is in no job.
     """
-    with closing(ControlDatabase(home.folder)) as desk:
+    with closing(ControlDatabase(home.folder)) as control_db:
         current = current_attempt(
-            [attempt for attempt in desk.attempts() if attempt.state not in ENDED]
+            [attempt for attempt in control_db.attempts() if attempt.state not in ENDED]
         )
         if current is None:
             raise InvalidInput(f"the node in {home.folder} is in no job")
-        desk.push_command(STOP, current.attempt)
+        control_db.push_command(CommandKind.STOP, current.attempt)
         return current.job
 
 
-def _decide(home: NodeDirectory, offer: str, state: str, sentence: str) -> Attempt:
+def _decide(home: NodeDirectory, offer: str, state: OfferState, sentence: str) -> Attempt:
     attempt = find(home, offer)
-    with closing(ControlDatabase(home.folder)) as desk:
-        if not desk.decide(attempt, state, sentence):
+    with closing(ControlDatabase(home.folder)) as control_db:
+        if not control_db.decide(attempt, state, sentence):
             raise InvalidInput(
                 f"{attempt.offerer}'s offer of job {attempt.job} waits no more: "
                 f"`pdml node offers {home.folder}` says what became of it"

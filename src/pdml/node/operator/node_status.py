@@ -1,6 +1,5 @@
 """What a node has released and spent, and what is left: read from its journal, whoever holds it."""
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,17 +14,19 @@ from pdml.accounting.events import (
     SumsReleased,
 )
 from pdml.accounting.provenance import UNSAID
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import PDMLError
 from pdml.node.job.participant import TrainingData
 from pdml.node.storage.control_db import (
-    DESK,
+    CONTROL,
     ENDED,
-    PENDING,
     Attempt,
     ControlDatabase,
+    OfferState,
+    Status,
     current_attempt,
 )
-from pdml.node.storage.journal import FINISHED, Job, Journal
+from pdml.node.storage.journal import Job, JobState, Journal
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.planning.server_spec import ServerSpec
 from pdml.study import Study
@@ -67,6 +68,7 @@ class NodeStatus:
     problem: str  # with the study or the data, if any
     jobs: tuple[Job, ...]
     datasets: tuple[DataSet, ...]
+    read_at: float  # seconds since 1970
 
     def state_of(self, job: Job) -> str:
         """What the journal says; but a job that it has not finished runs only if it is the one that
@@ -74,7 +76,7 @@ class NodeStatus:
         """
         last = self.attempt
         here = last is not None and last.job == job.job and last.state not in ENDED
-        return job.state if here or job.state == FINISHED else STOPPED
+        return job.state if here or job.state == JobState.FINISHED else STOPPED
 
     @property
     def running(self) -> bool:
@@ -95,7 +97,7 @@ class NodeStatus:
     def warning(self) -> str:
         """What the operator should do soon."""
         ends = self.connection.get("ends")
-        days = (ends - time.time()) / 86_400 if ends else WARN_DAYS
+        days = (ends - self.read_at) / 86_400 if ends else WARN_DAYS
         if days >= WARN_DAYS:
             return ""
         when = f"ends in {days:.0f} days" if days > 0 else "has ended"
@@ -153,13 +155,15 @@ class NodeStatus:
         }
 
 
-def read_status(home: NodeDirectory) -> NodeStatus:
+def read_status(home: NodeDirectory, clock: Clock = SYSTEM_CLOCK) -> NodeStatus:
     """What a node does and has given away, as it stands on disk now.
 
     Parameters
     ----------
     home : Home
         The node's folder, `Home.open("alice")`; its process may be running.
+    clock : Clock
+        Tells when a certificate is about to end.
 
     Returns
     -------
@@ -194,14 +198,14 @@ def read_status(home: NodeDirectory) -> NodeStatus:
                 )
         finally:
             journal.close()
-    connection, attempts, unfinished, progress = _desk(home)
+    connection, attempts, unfinished, progress = _control(home)
     return NodeStatus(
         home=home,
         study=study,
         pid=Journal.holder(home.path(JOURNAL)),
         connection=connection,
         attempt=current_attempt(attempts),
-        waiting=tuple(attempt for attempt in attempts if attempt.state == PENDING),
+        waiting=tuple(attempt for attempt in attempts if attempt.state == OfferState.PENDING),
         unfinished=unfinished,
         progress=progress,
         records=training_data.server.spec.records if training_data else 0,
@@ -209,20 +213,19 @@ def read_status(home: NodeDirectory) -> NodeStatus:
         problem=problem,
         jobs=jobs,
         datasets=tuple(datasets),
+        read_at=clock.now(),
     )
 
 
-def _desk(
+def _control(
     home: NodeDirectory,
 ) -> tuple[dict[str, Any], list[Attempt], dict[str, list[str]], dict[str, Any]]:
-    if not home.path(DESK).exists():
+    if not home.path(CONTROL).exists():
         return {}, [], {}, {}
-    with closing(ControlDatabase(home.folder)) as desk:
-        connection, progress = (
-            desk.read_status("connection") or {},
-            desk.read_status("progress") or {},
-        )
-        return connection, desk.attempts(), desk.unfinished(), progress
+    with closing(ControlDatabase(home.folder)) as control_db:
+        connection = control_db.read_status(Status.CONNECTION) or {}
+        progress = control_db.read_status(Status.PROGRESS) or {}
+        return connection, control_db.attempts(), control_db.unfinished(), progress
 
 
 def _account(

@@ -1,8 +1,8 @@
 """A job is offered by any member, in public terms that it signs; it begins once every member has
 signed that it accepts.
 
-Each node makes the contract from its own study file: the offer's digest must be that of the same
-contract.
+Each node makes the terms from its own study file: the offer's digest must be that of the same
+terms.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     attempt: str
     job: str
     study: str  # its hash
-    contract: str  # its digest
+    terms: str  # the digest of its `JobTerms`
     plan: dict[str, Any]
     offerer: str
     resume: bool
@@ -44,13 +44,13 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     round_timeout: float
 
     @classmethod
-    def of(cls, contract: JobTerms, **terms: Any) -> "Offer":
+    def of(cls, terms: JobTerms, **options: Any) -> "Offer":
         return cls(
-            job=contract.job,
-            study=contract.study,
-            contract=contract.digest,
-            plan=contract.plan.to_dict(),
-            **terms,
+            job=terms.job,
+            study=terms.study,
+            terms=terms.digest,
+            plan=terms.plan.to_dict(),
+            **options,
         )
 
     @classmethod
@@ -85,7 +85,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return identity.sign(_OFFER + content) + content
 
     def make_job_terms(self, study: Study) -> JobTerms:
-        """The contract under this node's own study, or a refusal."""
+        """The terms under this node's own study, or a refusal."""
         if study.hash != self.study:
             hashes = f"{self.study[:12]}..., this node has {study.hash[:12]}..."
             raise InvalidInput(
@@ -93,13 +93,13 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             ).mark_public()
         with public_terms():
             plan = TrainingPlan.from_dict(dict(self.plan))
-        contract = JobTerms.for_study(study, plan, self.job)
-        if contract.digest != self.contract:
+        terms = JobTerms.for_study(study, plan, self.job)
+        if terms.digest != self.terms:
             what = f"{self.offerer}'s offer of job {self.job}"
             raise InvalidInput(
-                f"{what} has another contract than its terms make under this study"
+                f"{what} does not make the same terms under this study"
             ).mark_public()
-        return contract
+        return terms
 
 
 def acceptance(offer: Offer, name: str, identity: Identity) -> bytes:
@@ -123,4 +123,4 @@ def check_begin(begin: Begin, offer: Offer, study: Study) -> None:
 
 
 def _accepting(offer: Offer, name: str) -> bytes:
-    return _ACCEPTANCE + msgspec.msgpack.encode((offer.attempt, offer.contract, name))
+    return _ACCEPTANCE + msgspec.msgpack.encode((offer.attempt, offer.terms, name))

@@ -42,12 +42,12 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class OfferTerms:
     """An offer as this node understands it, by its own study and its own journal."""
 
     attempt: Attempt
     offer: Offer
-    contract: JobTerms
+    job_terms: JobTerms
     study: Study
     server: str  # this node
     dataset: str
@@ -69,9 +69,9 @@ class Terms:
         return self.attempt.to_dict() | {
             "study": self.study.id,
             "study_hash": self.study.hash,
-            "contract": self.contract.digest,
-            "plan": self.contract.plan.to_dict(),
-            "members": list(self.contract.servers),
+            "terms": self.job_terms.digest,
+            "plan": self.job_terms.plan.to_dict(),
+            "members": list(self.job_terms.servers),
             "resume": offer.resume,
             "start_timeout": offer.start_timeout,
             "round_timeout": offer.round_timeout,
@@ -81,7 +81,7 @@ class Terms:
         }
 
 
-def read_terms(home: NodeDirectory, attempt: Attempt) -> Terms:
+def read_terms(home: NodeDirectory, attempt: Attempt) -> OfferTerms:
     """The terms of an offer that this node was sent.
 
     Parameters
@@ -93,7 +93,7 @@ def read_terms(home: NodeDirectory, attempt: Attempt) -> Terms:
 
     Returns
     -------
-    Terms
+    OfferTerms
 
     Raises
     ------
@@ -105,16 +105,16 @@ def read_terms(home: NodeDirectory, attempt: Attempt) -> Terms:
     study, training_data = home.checked_study(), home.load_training_data()
     key = study.signing_keys[attempt.offerer]
     offer = Offer.read(attempt.offer, attempt.offerer, key)
-    contract = offer.make_job_terms(study)
-    spent, others = _spent(home, training_data.dataset, contract.job)
+    job_terms = offer.make_job_terms(study)
+    spent, others = _spent(home, training_data.dataset, job_terms.job)
     flip = training_data.flip()
-    before = Ledger(((flip, *spent),), classes=contract.classes)
-    planned = contract.plan.events(training_data.server.spec)
+    before = Ledger(((flip, *spent),), classes=job_terms.classes)
+    planned = job_terms.plan.events(training_data.server.spec)
     after = replace(before, events=((flip, *others, *planned),))
-    return Terms(
+    return OfferTerms(
         attempt=attempt,
         offer=offer,
-        contract=contract,
+        job_terms=job_terms,
         study=study,
         server=home.name,
         dataset=training_data.dataset,

@@ -1,5 +1,6 @@
-"""What members ask each other beside the rounds: the kinds, and what stands in them."""
+"""What members ask each other: the kinds of requests, what stands in them, and their answers."""
 
+from enum import StrEnum
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -7,10 +8,49 @@ import msgspec
 from pdml.errors import PeerError
 from pdml.formats import decode
 
-OFFER, POSTPONE, BEGIN, STOP = "offer", "postpone", "begin", "stop"
-ASK, FETCH, PROOF = "ask", "fetch", "proof"
-
 T = TypeVar("T")
+
+
+class RequestKind(StrEnum):
+    """What a member may ask of another; an operator commands the first and the fourth."""
+
+    OFFER = "offer"
+    POSTPONE = "postpone"
+    BEGIN = "begin"
+    STOP = "stop"
+    PROGRESS = "progress"
+    FETCH = "fetch"
+    PROOF = "proof"
+    HELLO = "hello"
+    RELEASE = "release"
+
+
+class AnswerState(StrEnum):
+    """What came of a request; any other word of a peer counts as a refusal."""
+
+    OK = "ok"
+    LATER = "later"  # not ready: ask again
+    REFUSED = "refused"
+
+
+OK, LATER, REFUSED = AnswerState
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a node says to a request."""
+
+    state: str
+    sentence: str = ""
+    messages: list[bytes] = []
+
+
+def read_answer(data: bytes) -> Answer | None:
+    """An answer as it arrived; None if it is none."""
+    try:
+        answer: Answer = decode(data, Answer, msgspec.msgpack.decode)
+    except msgspec.DecodeError:
+        return None
+    return answer
 
 
 class Postpone(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -44,7 +84,7 @@ class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """A piece of a server's statement on a job, or of the proof against it, from this byte on."""
 
     job: str
-    contract: str
+    terms: str  # the digest of its terms
     server: str
     start: Annotated[int, msgspec.Meta(ge=0)]
     proof: bool = False
@@ -57,10 +97,10 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     peer: str
 
 
-def decoded(data: bytes, kind: type[T], sender: str) -> T:
-    """What ``sender`` asks; anything else is refused."""
+def read_request(data: bytes, kind: type[T], sender: str) -> T:
+    """What stands in a request of ``sender``; anything else is refused."""
     try:
-        question: T = decode(data, kind, msgspec.msgpack.decode)
+        request: T = decode(data, kind, msgspec.msgpack.decode)
     except msgspec.DecodeError:
         raise PeerError(f"{sender} sent something that cannot be read") from None
-    return question
+    return request

@@ -3,11 +3,11 @@
 Everything in a statement is noisy or public. The statements of all nodes and the study are enough
 to make the model and its page, and to check them: `pdml.consortium.result_folder`,
 `pdml.consortium.verification`.
-`Party.statement` builds and signs one.
+`Participant.statement` builds and signs one.
 
 A statement travels and is stored as the domain, 64 bytes of signature, and msgpack. Its length is
-bounded by the contract before anything is read, its signature is checked before anything is parsed,
-and every list has the length that the contract says.
+bounded by the terms before anything is read, its signature is checked before anything is parsed,
+and every list has the length that the terms say.
 """
 
 import re
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pdml.accounting import event_codec, event_groups
 from pdml.accounting.budget import MOST_ROUNDS
-from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting.events import Event
 from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.formats import Format, decode
@@ -73,7 +73,7 @@ class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A job before this one that released something of the same data set."""
 
     job: str
-    terms: str  # the digest of its contract
+    terms: str  # the digest of its terms
     study: str  # which may be an earlier revision
     plan: Settings
     rounds: int  # as many as were released
@@ -87,7 +87,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     version: int = FORMAT.version
-    terms: str  # the digest of the contract
+    terms: str  # the digest of the terms
     study: str
     job: str
     plan: Settings
@@ -101,14 +101,14 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     sent: bytes  # the digest of the release of every round, 32 bytes each
     heard: Annotated[
         list[NeighbourReleases], Meta(max_length=1_000)
-    ]  # by neighbour, in the contract's order
+    ]  # by neighbour, in the terms's order
     release: bytes  # the payload of the last round
     events: Events  # of this job
     earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
 
-    def vector(self, contract: JobTerms) -> NDArray[Any]:
+    def vector(self, terms: JobTerms) -> NDArray[Any]:
         """w̃_i(T), or the row of sums."""
-        return wire_messages.unpacked(self.release, contract.shape, contract.dtype)
+        return wire_messages.decode_vector(self.release, terms.shape, terms.dtype)
 
     @property
     def spent(self) -> tuple[Event, ...]:
@@ -133,14 +133,14 @@ def digest_of(digests: bytes, t: int) -> str:
     return digests[DIGEST * (t - 1) : DIGEST * t].hex()
 
 
-def most_bytes(contract: JobTerms, server: str) -> int:
-    """The longest statement that a contract allows to one server: known before anything is read."""
-    neighbours = len(contract.neighbours(server))
+def most_bytes(terms: JobTerms, server: str) -> int:
+    """The longest statement that a terms allows to one server: known before anything is read."""
+    neighbours = len(terms.neighbours(server))
     round_bytes = DIGEST + (DIGEST + 9) * neighbours + _EVENT  # of one round
     names = _NAMES + 512 * neighbours
-    plan = 1024 + 20 * len(contract.servers)
-    vector = 8 * contract.shape[0] * contract.shape[1]
-    this_job = names + round_bytes * (contract.plan.rounds + 1) + vector + plan
+    plan = 1024 + 20 * len(terms.servers)
+    vector = 8 * terms.shape[0] * terms.shape[1]
+    this_job = names + round_bytes * (terms.plan.rounds + 1) + vector + plan
     return _HEAD + this_job + MOST_EARLIER * (4 * _EVENT + plan)
 
 
@@ -173,25 +173,25 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
 
 def open_statement(
     data: bytes,
-    contract: JobTerms,
+    terms: JobTerms,
     server: str,
     keys: Mapping[str, str],
 ) -> Statement:
     """Check the statement of ``server`` by itself; `pdml.consortium.result_folder` compares it with
     others.
     """
-    if len(data) > most_bytes(contract, server):
+    if len(data) > most_bytes(terms, server):
         raise PeerError(f"{server} made a statement of {len(data):,} bytes, longer than any may be")
     statement = signed_by(data, server, keys)
-    expected = (contract.digest, contract.job, contract.study)
+    expected = (terms.digest, terms.job, terms.study)
     if (statement.terms, statement.job, statement.study) != expected or not _same_plan(
-        statement.plan, contract.plan
+        statement.plan, terms.plan
     ):
         raise PeerError(f"{server} made a statement on another job")
-    _check_lengths(statement, contract)
-    _check_claims(statement, contract)
-    _check_release(statement, contract)
-    _check_events(statement, contract)
+    _check_lengths(statement, terms)
+    _check_claims(statement, terms)
+    _check_release(statement, terms)
+    _check_events(statement, terms)
     return statement
 
 
@@ -202,30 +202,30 @@ def _same_plan(values: Mapping[str, Any], plan: TrainingPlan) -> bool:
         return False
 
 
-def _check_lengths(statement: Statement, contract: JobTerms) -> None:
+def _check_lengths(statement: Statement, terms: JobTerms) -> None:
     """Every round of every neighbour, and nothing else."""
-    server, rounds = statement.server, contract.plan.rounds
-    if tuple(neighbour.sender for neighbour in statement.heard) != contract.neighbours(server):
+    server, rounds = statement.server, terms.plan.rounds
+    if tuple(neighbour.sender for neighbour in statement.heard) != terms.neighbours(server):
         raise PeerError(f"{server} tells what it heard from others than its neighbours")
     lengths = {len(statement.sent), *(len(neighbour.digests) for neighbour in statement.heard)}
-    gaps = 0 if contract.sums else rounds
+    gaps = 0 if terms.sums else rounds
     if lengths != {DIGEST * rounds} or any(
         len(neighbour.apart) != gaps for neighbour in statement.heard
     ):
         raise PeerError(f"{server} does not tell what it sent and heard in each of {rounds} rounds")
-    farthest = 2 * contract.norm_cap
+    farthest = 2 * terms.norm_cap
     if not all(0 <= gap <= farthest for neighbour in statement.heard for gap in neighbour.apart):
         raise PeerError(f"{server} tells distances that no honest node would have")
 
 
-def _check_claims(statement: Statement, contract: JobTerms) -> None:
+def _check_claims(statement: Statement, terms: JobTerms) -> None:
     """What nobody else can know must at least be possible."""
     server, low, high = statement.server, statement.epsilon, statement.label_epsilon
     if not 1 <= statement.records <= MOST_RECORDS:
         raise PeerError(
             f"{server} tells of {statement.records:,} records, not 1 to {MOST_RECORDS:,}"
         )
-    if not contract.epsilon <= low <= high < inf:
+    if not terms.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
     if statement.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
         raise PeerError(
@@ -239,40 +239,40 @@ def _check_claims(statement: Statement, contract: JobTerms) -> None:
         raise PeerError(f"{server} gives its data set a name that no node gives")
 
 
-def _check_release(statement: Statement, contract: JobTerms) -> None:
+def _check_release(statement: Statement, terms: JobTerms) -> None:
     """The last release is what was sent, and what the noise it speaks of can have made."""
-    server, (rows, width) = statement.server, contract.shape
+    server, (rows, width) = statement.server, terms.shape
     if len(statement.release) != 8 * rows * width:
         raise PeerError(f"{server} tells a last release of {len(statement.release):,} bytes")
-    values = statement.vector(contract)
-    if wire_messages.unsound(values, contract) or _unlikely(values, statement, contract):
+    values = statement.vector(terms)
+    if wire_messages.describe_defect(values, terms) or _unlikely(values, statement, terms):
         raise PeerError(f"{server} tells a last release that no honest node would have")
-    if wire_messages.hash_of(statement.release) != digest_of(statement.sent, contract.plan.rounds):
+    if wire_messages.hash_of(statement.release) != digest_of(statement.sent, terms.plan.rounds):
         raise PeerError(f"{server} tells another last release than it says it sent")
-    if statement.source == Secure.name and not contract.sums and not on_grid(values):
+    if statement.source == Secure.name and not terms.sums and not on_grid(values):
         raise PeerError(f"{server} speaks of secure noise, which cannot make its last release")
 
 
-def _unlikely(values: NDArray[Any], statement: Statement, contract: JobTerms) -> bool:
+def _unlikely(values: NDArray[Any], statement: Statement, terms: JobTerms) -> bool:
     """Whether its records cannot have these sums; masks hide it."""
-    is_readable = contract.sums and not contract.masked
+    is_readable = terms.sums and not terms.masked
     return is_readable and sums_participant.inconsistent_with_record_counts(
-        values, contract, [spec_of(statement, contract)]
+        values, terms, [spec_of(statement, terms)]
     )
 
 
-def _check_events(statement: Statement, contract: JobTerms) -> None:
+def _check_events(statement: Statement, terms: JobTerms) -> None:
     """A node cannot understate what it spent: its records and its ε say what the plan costs."""
     server = statement.server
     try:
-        planned = contract.plan.events(spec_of(statement, contract))
+        planned = terms.plan.events(spec_of(statement, terms))
         if difference := event_codec.describe_difference(statement.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
         if not 0 <= statement.before <= MOST_EARLIER_ROUNDS:
             raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
         for job in statement.earlier:
-            _check_earlier(statement, job, contract)
-        if len({job.job for job in statement.earlier} | {contract.job}) <= len(statement.earlier):
+            _check_earlier(statement, job, terms)
+        if len({job.job for job in statement.earlier} | {terms.job}) <= len(statement.earlier):
             raise PeerError(f"{server} tells of one earlier job twice")
     except PeerError:
         raise
@@ -280,31 +280,25 @@ def _check_events(statement: Statement, contract: JobTerms) -> None:
         raise PeerError(f"{server} tells of events that cannot be read: {error}") from None
 
 
-def spec_of(statement: Statement, contract: JobTerms) -> ServerSpec:
+def spec_of(statement: Statement, terms: JobTerms) -> ServerSpec:
     """What a server says of its records."""
-    return contract.training.server_spec(
-        contract.index(statement.server),
+    return terms.training.server_spec(
+        terms.index(statement.server),
         records=statement.records,
         epsilons=(statement.epsilon, statement.label_epsilon),
     )
 
 
-def _check_earlier(statement: Statement, job: Earlier, contract: JobTerms) -> None:
+def _check_earlier(statement: Statement, job: Earlier, terms: JobTerms) -> None:
     plan = TrainingPlan.from_dict(dict(job.plan))
-    before = replace(contract, job=job.job, study=job.study, plan=plan)
+    before = replace(terms, job=job.job, study=job.study, plan=plan)
     if before.digest != job.terms or not 1 <= job.rounds <= before.plan.rounds:
         raise PeerError(
             f"{statement.server} tells of an earlier job {job.job} with impossible terms"
         )
-    planned = replace(plan, rounds=job.rounds).events(spec_of(statement, contract))
+    planned = replace(plan, rounds=job.rounds).events(spec_of(statement, terms))
     events = tuple(event_codec.decode_event(values) for values in job.events)
     expected = event_groups.merge_iterates(planned)
-    older = [
-        replace(e, solver_slack=None) if isinstance(e, IterateReleased) else e for e in expected
-    ]
-    difference = event_codec.describe_difference(events, expected)
-    if difference and event_codec.describe_difference(
-        events, older
-    ):  # nodes told it without the slack
+    if difference := event_codec.describe_difference(events, expected):
         sentence = f"{statement.server} tells another spending of job {job.job} than its plan's"
         raise PeerError(f"{sentence}: {difference}")

@@ -1,10 +1,10 @@
 """What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never
 pickle.
 
-The signature of a hello covers all its fields. That of a release covers its `Voucher`: the digest
-of the contract (hence study, job, plan and shape), round, sender, recipient and the payload's
-digest; what else is in it must be what the recipient's own contract says. So whoever has heard a
-release can keep the voucher without the vector, and still prove what the sender said.
+The signature of a hello covers all its fields. That of a release covers its `SignedDigest`: the
+digest of the terms (hence study, job, plan and shape), round, sender, recipient and the payload's
+digest; what else is in it must be what the recipient's own terms say. So whoever has a release can
+keep that without the vector, and still prove what the sender said.
 Whatever does not check out raises `PeerError`, which names the sender.
 """
 
@@ -22,20 +22,20 @@ from pdml.node.crypto.signing import Identity, verify_signature
 from pdml.node.job import sums_participant
 from pdml.node.protocol.job_terms import FLOATS, JobTerms
 
-FORMAT = Format(name="training message", version=2)
+FORMAT = Format(name="training message", version=1)
 ENVELOPE = 1024  # bytes a message may need beyond its payload
 ANSWERS = (
     6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
 )
 
-_DOMAIN = b"pdml training message 2\0"
+_DOMAIN = b"pdml training message 1\0"
 
 
 class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vector"):
     """The release of one round, for one neighbour."""
 
     version: int
-    contract: str
+    terms: str  # their digest
     study: str
     job: str
     round: int
@@ -47,11 +47,11 @@ class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vecto
     signature: bytes = b""
 
 
-class Voucher(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="voucher"):
+class SignedDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="digest"):
     """A release without its vector: what its sender has signed."""
 
     version: int
-    contract: str
+    terms: str
     round: int
     sender: str
     recipient: str
@@ -68,7 +68,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"
     """
 
     version: int
-    contract: str
+    terms: str  # their digest
     study: str
     job: str
     round: int
@@ -92,51 +92,51 @@ def hash_of(payload: bytes) -> str:
 
 
 def vector(
-    contract: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
+    terms: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
 ) -> bytes:
     """One release, signed for one neighbour; the same arguments give the same bytes."""
     return _signed(
         identity,
         Vector(
             FORMAT.version,
-            contract.digest,
-            contract.study,
-            contract.job,
+            terms.digest,
+            terms.study,
+            terms.job,
             t,
             sender,
             recipient,
-            contract.dtype,
-            contract.shape,
+            terms.dtype,
+            terms.shape,
             payload,
         ),
     )
 
 
 def hello(
-    contract: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any
+    terms: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, **position: Any
 ) -> bytes:
-    """``standing``: the fields that only a `Hello` has."""
+    """``position``: the fields that only a `Hello` has."""
     return _signed(
         identity,
         Hello(
             FORMAT.version,
-            contract.digest,
-            contract.study,
-            contract.job,
+            terms.digest,
+            terms.study,
+            terms.job,
             t,
             sender,
             recipient,
-            **standing,
+            **position,
         ),
     )
 
 
-def packed(values: NDArray[Any], dtype: str = FLOATS) -> bytes:
+def encode_vector(values: NDArray[Any], dtype: str = FLOATS) -> bytes:
     """The bytes of a release; numbers of another kind than ``dtype`` are a mistake."""
     return np.ascontiguousarray(values.astype(dtype, casting="equiv")).tobytes()
 
 
-def unpacked(payload: bytes, shape: tuple[int, int], dtype: str = FLOATS) -> NDArray[Any]:
+def decode_vector(payload: bytes, shape: tuple[int, int], dtype: str = FLOATS) -> NDArray[Any]:
     kind = np.dtype(dtype)
     return np.frombuffer(payload, dtype=kind).reshape(shape).astype(kind.newbyteorder("="))
 
@@ -149,55 +149,52 @@ def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
 
 
 def open_vector(
-    data: bytes, contract: JobTerms, *, carrier: str, me: str, keys: Mapping[str, str]
+    data: bytes, terms: JobTerms, *, peer: str, me: str, keys: Mapping[str, str]
 ) -> tuple[Vector, NDArray[Any]]:
-    """Check a release from ``carrier`` (the name the transport gives its sender) and unpack it."""
-    message = _opened(Vector, data, contract, carrier=carrier, me=me, keys=keys)
+    """Check a release from ``peer`` (the name the transport gives its sender) and unpack it."""
+    message = _opened(Vector, data, terms, peer=peer, me=me, keys=keys)
     if (
-        message.dtype != contract.dtype
-        or message.shape != contract.shape
-        or len(message.payload) != 8 * contract.shape[0] * contract.shape[1]
+        message.dtype != terms.dtype
+        or message.shape != terms.shape
+        or len(message.payload) != 8 * terms.shape[0] * terms.shape[1]
     ):
         raise PeerError(
-            f"{carrier} sent {message.dtype} of shape {message.shape}, expected "
-            f"{contract.dtype} of {contract.shape}"
+            f"{peer} sent {message.dtype} of shape {message.shape}, expected "
+            f"{terms.dtype} of {terms.shape}"
         )
-    if not 1 <= message.round <= contract.plan.rounds:
+    if not 1 <= message.round <= terms.plan.rounds:
         raise PeerError(
-            f"{carrier} sent a release of round {message.round}, but the plan has rounds 1 "
-            f"to {contract.plan.rounds}"
+            f"{peer} sent a release of round {message.round}, but the plan has rounds 1 "
+            f"to {terms.plan.rounds}"
         )
-    values = unpacked(message.payload, contract.shape, contract.dtype)
-    if why := unsound(values, contract):
-        raise PeerError(f"{carrier} sent a vector of round {message.round} {why}")
+    values = decode_vector(message.payload, terms.shape, terms.dtype)
+    if why := describe_defect(values, terms):
+        raise PeerError(f"{peer} sent a vector of round {message.round} {why}")
     return message, values
 
 
-def unsound(values: NDArray[Any], contract: JobTerms) -> str:
+def describe_defect(values: NDArray[Any], terms: JobTerms) -> str:
     """Why no honest server has released this; "" if one may have."""
-    if contract.sums:
-        if not contract.masked and sums_participant.exceeds_plausible_bound(values, contract):
+    if terms.sums:
+        if not terms.masked and sums_participant.exceeds_plausible_bound(values, terms):
             return "with a sum that no number of records has"
         return ""
     if not np.isfinite(values).all():
         return "that is not finite"
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(values))
-    if norm <= contract.norm_cap:
+    if norm <= terms.norm_cap:
         return ""
-    return f"of length {norm:.3g}: no honest one exceeds {contract.norm_cap:.3g}"
+    return f"of length {norm:.3g}: no honest one exceeds {terms.norm_cap:.3g}"
 
 
 def open_hello(
-    data: bytes, contract: JobTerms, *, carrier: str, me: str, keys: Mapping[str, str]
+    data: bytes, terms: JobTerms, *, peer: str, me: str, keys: Mapping[str, str]
 ) -> Hello:
-    message = _opened(Hello, data, contract, carrier=carrier, me=me, keys=keys)
-    if not (
-        0 <= message.round <= contract.plan.rounds and message.round <= message.releases < 2**53
-    ):
+    message = _opened(Hello, data, terms, peer=peer, me=me, keys=keys)
+    if not (0 <= message.round <= terms.plan.rounds and message.round <= message.releases < 2**53):
         raise PeerError(
-            f"{carrier} says it stands at round {message.round} of {contract.plan.rounds}: "
-            "that cannot be"
+            f"{peer} says it stands at round {message.round} of {terms.plan.rounds}: that cannot be"
         )
     return message
 
@@ -208,63 +205,62 @@ def _signed(identity: Identity, message: Message) -> bytes:
     )
 
 
-def voucher_of(message: Vector) -> Voucher:
+def signed_digest(message: Vector) -> SignedDigest:
     """What stays of a release when its vector is gone."""
-    header = (message.version, message.contract, message.round, message.sender, message.recipient)
-    return Voucher(*header, hash_of(message.payload), message.signature)
+    header = (message.version, message.terms, message.round, message.sender, message.recipient)
+    return SignedDigest(*header, hash_of(message.payload), message.signature)
 
 
-def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
-    """Whether the sender has signed this voucher."""
-    key = keys.get(voucher.sender, "")
-    is_current = voucher.version == FORMAT.version
-    return is_current and verify_signature(key, _signable(voucher), voucher.signature)
+def verify_digest(digest: SignedDigest, keys: Mapping[str, str]) -> bool:
+    """Whether the sender has signed it."""
+    key = keys.get(digest.sender, "")
+    is_current = digest.version == FORMAT.version
+    return is_current and verify_signature(key, _signable(digest), digest.signature)
 
 
-def _signable(message: Vector | Voucher | Hello) -> bytes:
-    signed = voucher_of(message) if isinstance(message, Vector) else message
+def _signable(message: Vector | SignedDigest | Hello) -> bytes:
+    signed = signed_digest(message) if isinstance(message, Vector) else message
     return _DOMAIN + msgspec.msgpack.encode(msgspec.structs.replace(signed, signature=b""))
 
 
 def _opened(
     kind: type[Message],
     data: bytes,
-    contract: JobTerms,
+    terms: JobTerms,
     *,
-    carrier: str,
+    peer: str,
     me: str,
     keys: Mapping[str, str],
 ) -> Message:
-    if len(data) > (most := most_bytes(contract.shape, contract.servers)):
+    if len(data) > (most := most_bytes(terms.shape, terms.servers)):
         raise PeerError(
-            f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs"
+            f"{peer} sent {len(data)} bytes, more than the {most} any message of this job needs"
         )
     try:
         message: Message = decode(data, kind, msgspec.msgpack.decode)
     except msgspec.DecodeError as error:
-        why = FORMAT.refusal_of(data, f"{carrier} sent a message that", msgspec.msgpack.decode)
+        why = FORMAT.refusal_of(data, f"{peer} sent a message that", msgspec.msgpack.decode)
         raise PeerError(
-            why or f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}"
+            why or f"{peer} sent something that is no {kind.__name__.lower()} message: {error}"
         ) from None
-    if why := FORMAT.refusal(message.version, f"{carrier} sent a message that"):
+    if why := FORMAT.refusal(message.version, f"{peer} sent a message that"):
         raise PeerError(why)
-    if message.study != contract.study:
+    if message.study != terms.study:
         raise PeerError(
-            f"{carrier} trains another study ({message.study[:12]}..., this node has "
-            f"{contract.study[:12]}...)"
+            f"{peer} trains another study ({message.study[:12]}..., this node has "
+            f"{terms.study[:12]}...)"
         )
-    if message.job != contract.job or message.contract != contract.digest:
+    if message.job != terms.job or message.terms != terms.digest:
         raise PeerError(
-            f"{carrier} trains under another contract (job {message.job!r}): plan, servers "
-            "or links differ"
+            f"{peer} trains under other terms (job {message.job!r}): plan, servers or links differ"
         )
-    if message.sender not in contract.neighbours(me) or message.sender != carrier:
+    if message.sender not in terms.neighbours(me) or message.sender != peer:
         raise PeerError(
-            f"{carrier} sent a message in the name of {message.sender!r}, who is not the "
+            f"{peer} sent a message in the name of {message.sender!r}, who is not the "
             "neighbour that it came from"
         )
     if message.recipient != me:
-        raise PeerError(f"{carrier} sent a message that was meant for {message.recipient!r}")
+        raise PeerError(f"{peer} sent a message that was meant for {message.recipient!r}")
     if not verify_signature(keys[message.sender], _signable(message), message.signature):
-        raise PeerError(f"{carrier} sent a message whose signature is not {message.sender}'s")
+        raise PeerError(f"{peer} sent a message whose signature is not {message.sender}'s")
     return message

@@ -1,51 +1,78 @@
 """Where a node's operator and its running process meet: a small database in the folder. Nothing
 listens anywhere.
 
-The command line writes wishes and decisions; the process reads them a few times a second, and
+The command line writes commands and decisions; the process reads them a few times a second, and
 writes what it is doing.
 """
 
 import hashlib
 import json
+import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pdml.errors import InvalidInput
+from pdml.clock import Clock
+from pdml.errors import InvalidInput, PDMLError
 from pdml.formats import Format
 from pdml.node.storage.sqlite_store import Store
 
-FORMAT = Format(name="desk", version=1)
+FORMAT = Format(name="control", version=1)
 
-DESK = "desk.db"
-PENDING, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = (
-    "asked",
-    "allowed",
-    "accepted",
-    "refused",
-    "begun",
-    "done",
-    "failed",
-)
-ENDED = (REFUSED, DONE, FAILED)
-_KEPT = 1000  # attempts of one member that were refused, and as many that have ended otherwise
+CONTROL = "control.db"
+_MOST_ENDED = 1000  # attempts of one member that were refused, and as many that ended otherwise
+_PROGRESS = 1.0  # seconds between two words about progress
+
+log = logging.getLogger("pdml.node")
+
+
+class OfferState(StrEnum):
+    """What became of an offer here."""
+
+    PENDING = "pending"  # the operator is asked
+    ALLOWED = "allowed"  # by the rule or the operator; waits for its turn
+    ACCEPTED = "accepted"  # signed: the node does no other job until it begins
+    REFUSED = "refused"
+    BEGUN = "begun"
+    DONE = "done"
+    FAILED = "failed"
+
+
+ENDED = (OfferState.REFUSED, OfferState.DONE, OfferState.FAILED)
+
+
+class CommandKind(StrEnum):
+    """What an operator wants of the running node."""
+
+    OFFER = "offer"
+    STOP = "stop"
+
+
+class Status(StrEnum):
+    """What the running node says of itself."""
+
+    CONNECTION = "connection"
+    PROGRESS = "progress"
+    BEGIN = "begin"  # a beginning that not everybody has acknowledged
+
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY, attempt TEXT NOT NULL UNIQUE, job TEXT NOT NULL,
-    contract TEXT NOT NULL, offerer TEXT NOT NULL, offer BLOB NOT NULL,
+    terms TEXT NOT NULL, offerer TEXT NOT NULL, offer BLOB NOT NULL,
     state TEXT NOT NULL, sentence TEXT NOT NULL
 ) STRICT;
-CREATE TABLE IF NOT EXISTS wishes (
-    id INTEGER PRIMARY KEY, what TEXT NOT NULL, about TEXT NOT NULL, content TEXT NOT NULL
+CREATE TABLE IF NOT EXISTS commands (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, attempt TEXT NOT NULL, content TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS unfinished (
     offerer TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (offerer, job)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS status (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
 
 
@@ -60,10 +87,10 @@ class Attempt:
 
     attempt: str
     job: str
-    contract: str
+    terms: str  # the digest of its `JobTerms`
     offerer: str
     offer: bytes
-    state: str
+    state: OfferState
     sentence: str
 
     @property
@@ -77,9 +104,12 @@ class Attempt:
         return fields | {"sentence": self.sentence, "digest": self.digest}
 
 
+_UNDER_WAY = (OfferState.ACCEPTED, OfferState.BEGUN)
+
+
 def current_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """The job that a node is in, whatever was offered since; else what was offered last."""
-    under_way = [attempt for attempt in attempts if attempt.state in (ACCEPTED, BEGUN)]
+    under_way = [attempt for attempt in attempts if attempt.state in _UNDER_WAY]
     return next(reversed(under_way or attempts), None)
 
 
@@ -89,8 +119,8 @@ class OperatorCommand:
     one.
     """
 
-    what: str
-    about: str
+    kind: CommandKind
+    attempt: str
     content: dict[str, Any]
 
 
@@ -98,19 +128,23 @@ class ControlDatabase:
     """Open in several processes at once; every method is one transaction."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / DESK
+        path = folder / CONTROL
+        self._unwritten: list[Callable[[], object]] = []
         try:
             self._db = Store(path, pragmas=("journal_mode=WAL",), timeout=10)
             (version,) = self._db.row("PRAGMA user_version")
-            if why := FORMAT.refusal(version or 1, f"the node's desk {path}"):
+            why = FORMAT.refusal(version, f"the node's control database {path}") if version else ""
+            if why:
                 self._db.close()
                 raise InvalidInput(why)
             for statement in _TABLES.split(";\n"):
                 self._db.change(statement)
-            if not version:  # new, or of the time before the number was written
+            if not version:
                 self._db.change(f"PRAGMA user_version = {FORMAT.version}")
         except sqlite3.Error as error:
-            raise InvalidInput(f"the node's desk {path} cannot be used: {error}") from None
+            raise InvalidInput(
+                f"the node's control database {path} cannot be used: {error}"
+            ) from None
 
     def close(self) -> None:
         self._db.close()
@@ -121,7 +155,23 @@ class ControlDatabase:
             with self._db.transaction():
                 yield
         except sqlite3.Error as error:
-            raise InvalidInput(f"the node's desk cannot be written: {error}") from None
+            raise InvalidInput(f"the node's control database cannot be written: {error}") from None
+
+    def insist(self, write: Callable[[], object]) -> None:
+        """Write now, or by `flush` once there is room: whoever follows a job must learn of its
+        end.
+        """
+        try:
+            write()
+        except PDMLError as error:
+            log.error("%s", error)
+            self._unwritten.append(write)
+
+    def flush(self) -> None:
+        """Write what there was no room for."""
+        while self._unwritten:
+            self._unwritten[0]()
+            self._unwritten.pop(0)
 
     # Attempts
 
@@ -132,15 +182,19 @@ class ControlDatabase:
         """All that are remembered, oldest first."""
         return self._attempts("")
 
-    def waiting(self, offerer: str) -> int:
+    def pending(self, offerer: str) -> int:
         """How many offers of a member the operator is asked about."""
         query = "SELECT count(*) FROM attempts WHERE offerer = ? AND state = ?"
-        return int(self._db.row(query, (offerer, PENDING))[0])
+        return int(self._db.row(query, (offerer, OfferState.PENDING))[0])
 
     def _attempts(self, where: str, *values: str) -> list[Attempt]:
-        columns = "attempt, job, contract, offerer, offer, state, sentence"
+        columns = "attempt, job, terms, offerer, offer, sentence, state"
         rows = self._db.rows(f"SELECT {columns} FROM attempts {where} ORDER BY id", values)
-        return [Attempt(**dict(zip(columns.split(", "), row, strict=True))) for row in rows]
+        names = columns.split(", ")[:-1]
+        return [
+            Attempt(**dict(zip(names, row, strict=False)), state=OfferState(row[-1]))
+            for row in rows
+        ]
 
     def put(self, attempt: Attempt) -> None:
         """Remember an offer; what was remembered longest ago and has ended is forgotten. No member
@@ -150,46 +204,46 @@ class ControlDatabase:
             values = (
                 attempt.attempt,
                 attempt.job,
-                attempt.contract,
+                attempt.terms,
                 attempt.offerer,
                 attempt.offer,
                 attempt.state,
                 attempt.sentence,
             )
             query = (
-                "INSERT INTO attempts (attempt, job, contract, offerer, offer, state, "
+                "INSERT INTO attempts (attempt, job, terms, offerer, offer, state, "
                 "sentence) VALUES (?, ?, ?, ?, ?, ?, ?)"
             )
             self._db.change(query, values)
             marks = ", ".join("?" * len(ENDED))
             ended = (
-                "SELECT id, row_number() OVER (PARTITION BY state = ? ORDER BY id DESC) AS place "
+                "SELECT id, row_number() OVER (PARTITION BY state = ? ORDER BY id DESC) AS rank "
                 f"FROM attempts WHERE offerer = ? AND state IN ({marks})"
             )
-            oldest = f"SELECT id FROM ({ended}) WHERE place > {_KEPT}"
+            oldest = f"SELECT id FROM ({ended}) WHERE rank > {_MOST_ENDED}"
             self._db.change(
                 f"DELETE FROM attempts WHERE id IN ({oldest})",
-                (REFUSED, attempt.offerer, *ENDED),
+                (OfferState.REFUSED, attempt.offerer, *ENDED),
             )
 
-    def move(self, attempt: str, state: str, sentence: str = "") -> None:
+    def move(self, attempt: str, state: OfferState, sentence: str = "") -> None:
         """Another state."""
         with self._transaction():
             query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ?"
             self._db.change(query, (state, sentence, attempt))
 
-    def decide(self, attempt: Attempt, state: str, sentence: str = "") -> bool:
+    def decide(self, attempt: Attempt, state: OfferState, sentence: str = "") -> bool:
         """The operator's answer to exactly this offer; False if it waits no more. Who is accepted
-        begins anew: what its earlier jobs left unfinished is held against it no more.
+        begins anew: what its earlier jobs left unfinished counts no more.
         """
         with self._transaction():
             query = (
                 "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND offer = ? "
                 "AND state = ?"
             )
-            values = (state, sentence, attempt.attempt, attempt.offer, PENDING)
+            values = (state, sentence, attempt.attempt, attempt.offer, OfferState.PENDING)
             done = self._db.change(query, values) > 0
-            if done and state == ALLOWED:
+            if done and state == OfferState.ALLOWED:
                 self._db.change("DELETE FROM unfinished WHERE offerer = ?", (attempt.offerer,))
             return done
 
@@ -212,32 +266,63 @@ class ControlDatabase:
             jobs.setdefault(offerer, []).append(job)
         return jobs
 
-    # Wishes
+    # Commands
 
-    def push_command(self, what: str, about: str, **content: Any) -> None:
+    def push_command(self, kind: CommandKind, attempt: str, **content: Any) -> None:
         with self._transaction():
             self._db.change(
-                "INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)",
-                (what, about, json.dumps(content)),
+                "INSERT INTO commands (kind, attempt, content) VALUES (?, ?, ?)",
+                (kind, attempt, json.dumps(content)),
             )
 
     def pop_commands(self) -> list[OperatorCommand]:
-        """What is wished for; each is taken once."""
-        if not self._db.row("SELECT 1 FROM wishes LIMIT 1"):
+        """Oldest first; each is taken once."""
+        if not self._db.row("SELECT 1 FROM commands LIMIT 1"):
             return []
         with self._transaction():
-            rows = self._db.rows("DELETE FROM wishes RETURNING id, what, about, content")
+            rows = self._db.rows("DELETE FROM commands RETURNING id, kind, attempt, content")
         return [
-            OperatorCommand(what=what, about=about, content=json.loads(content))
-            for _, what, about, content in sorted(rows)
+            OperatorCommand(kind=CommandKind(kind), attempt=attempt, content=json.loads(content))
+            for _, kind, attempt, content in sorted(rows)
         ]
 
-    # Facts
+    # What the running node says of itself
 
-    def write_status(self, name: str, value: Any) -> None:
+    def write_status(self, name: Status, value: Any) -> None:
         with self._transaction():
-            self._db.change("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+            self._db.change(
+                "INSERT OR REPLACE INTO status VALUES (?, ?)", (name, json.dumps(value))
+            )
 
-    def read_status(self, name: str) -> Any:
-        row = self._db.row("SELECT value FROM facts WHERE name = ?", (name,))
+    def read_status(self, name: Status) -> Any:
+        row = self._db.row("SELECT value FROM status WHERE name = ?", (name,))
         return json.loads(row[0]) if row else None
+
+
+class ProgressReport:
+    """How far each member is with the job, for people, now and then; what counts is in the
+    journal.
+    """
+
+    def __init__(self, control_db: ControlDatabase, clock: Clock) -> None:
+        self._control_db, self._clock = control_db, clock
+        self._rounds: dict[str, int] = {}
+        self._written = 0.0
+
+    def clear(self) -> None:
+        self._rounds = {}
+
+    def set_round(self, server: str, t: int) -> None:
+        self._rounds[server] = t
+
+    def report(self, job: str, server: str, t: int, rounds: int) -> None:
+        """``server``, which is this node, has done round t of so many; the last one is written at
+        once.
+        """
+        self._rounds[server] = t
+        now = self._clock.monotonic()
+        if t == rounds or now - self._written > _PROGRESS:
+            self._written = now
+            status = {"job": job, "rounds": dict(self._rounds), "of": rounds}
+            with suppress(PDMLError):
+                self._control_db.write_status(Status.PROGRESS, status)

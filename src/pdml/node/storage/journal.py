@@ -3,12 +3,12 @@ are stored in one transaction.
 
 What is sent was committed before. So a node that is killed at any moment sends the same bytes
 again, never fresh noise, and no release escapes the ledger. A node that starts again replays its
-rounds from here: what it heard, and what it sent.
+rounds from here: what it received, and what it sent.
 
 Guarantees
 ----------
-- `commit` is all or nothing and on disk when it returns: the release, its events, and what was
-  heard before it. What was heard since is asked for again after a crash.
+- `commit` is all or nothing and on disk when it returns: the release, its events, and what arrived
+  before it. What arrived since is requested again after a crash.
 - A round is committed once; another release for it is refused.
 - Budgets belong to a data set: `spent` gathers the events of every job on it.
 - The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
@@ -20,26 +20,36 @@ Guarantees
 import fcntl
 import os
 import sqlite3
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from pdml.accounting import event_codec
 from pdml.accounting.events import Event
-from pdml.errors import DataError, JournalError
+from pdml.clock import SYSTEM_CLOCK, Clock
+from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.formats import Format
 from pdml.node.storage.sqlite_store import Store
 from pdml.ownership import open_ours
 
-FORMAT = Format(name="journal", version=3, oldest=2)
-RUNNING, FINISHED = "running", "finished"
+FORMAT = Format(name="journal", version=1)
+
+
+class JobState(StrEnum):
+    """Of a job in the journal."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+RUNNING, FINISHED = JobState
 
 _TABLES = """
 CREATE TABLE jobs (
-    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL,
-    source TEXT NOT NULL, state TEXT NOT NULL, sealed BLOB, terms TEXT NOT NULL DEFAULT ''
+    job TEXT PRIMARY KEY, terms TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL,
+    source TEXT NOT NULL, state TEXT NOT NULL, sealed BLOB, plan TEXT NOT NULL
 ) STRICT;
 CREATE TABLE outbox (
     job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL,
@@ -47,7 +57,8 @@ CREATE TABLE outbox (
 ) STRICT;
 CREATE TABLE inbox (
     job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, sender TEXT NOT NULL,
-    digest TEXT NOT NULL, payload BLOB, signature BLOB, PRIMARY KEY (job, round, sender)
+    digest TEXT NOT NULL, payload BLOB, signature BLOB NOT NULL,
+    PRIMARY KEY (job, round, sender)
 ) STRICT;
 CREATE TABLE events (
     id INTEGER PRIMARY KEY, dataset TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs,
@@ -62,16 +73,6 @@ CREATE TABLE statements (
     PRIMARY KEY (job, server)
 ) STRICT;
 """
-_UPGRADES = {  # from each older format to the next one
-    2: """
-ALTER TABLE jobs ADD COLUMN terms TEXT NOT NULL DEFAULT '';
-ALTER TABLE inbox ADD COLUMN signature BLOB;
-CREATE TABLE statements (
-    job TEXT NOT NULL REFERENCES jobs, server TEXT NOT NULL, content BLOB NOT NULL,
-    PRIMARY KEY (job, server)
-) STRICT;
-"""
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +80,12 @@ class Job:
     """One row of `jobs`."""
 
     job: str
-    contract: str
+    terms: str  # the digest of its `JobTerms`
     server: str
     dataset: str
     source: str  # of the noise
-    state: str
-    terms: str  # its study's hash and its plan as JSON; "" for one that began in format 2
+    state: JobState
+    plan: str  # its study's hash and its plan as JSON; "" for a released evaluation
     round: int  # the last committed one
 
 
@@ -93,11 +94,11 @@ class Journal:
     (`Journal.peek`).
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.path, self._clock = path, clock
         self._lock: int | None = None
         try:
-            self._lock = _acquire_lock(path)
+            self._lock = _acquire_lock(path, clock)
             self._db = Store(
                 path,
                 pragmas=(
@@ -122,7 +123,7 @@ class Journal:
     def peek(cls, path: Path) -> "Journal":
         """The journal for reading only: what was committed last, whoever holds it."""
         journal = cls.__new__(cls)
-        journal.path, journal._lock = path, None
+        journal.path, journal._clock, journal._lock = path, SYSTEM_CLOCK, None
         try:
             journal._db = Store(path, read_only=True, timeout=5)
             (version,) = journal._db.row("PRAGMA user_version")
@@ -133,9 +134,9 @@ class Journal:
         if version == 0:  # nobody may take it for one in which nothing was released
             journal._db.close()
             raise JournalError(f"the journal {path.name} holds nothing")
-        if version != FORMAT.version:
-            journal._db.detach()
-            journal._prepare()
+        if why := FORMAT.refusal(version, f"the journal {path.name}"):
+            journal._db.close()
+            raise JournalError(why)
         return journal
 
     @staticmethod
@@ -154,24 +155,19 @@ class Journal:
         return None
 
     def _prepare(self) -> None:
-        """New tables, or those of an older format brought up to date: all or nothing."""
+        """The tables of a new journal; an existing one must be of this version."""
         try:
-            self._upgrade()
+            with self._transaction():
+                (version,) = self._db.row("PRAGMA user_version")
+                if version and (why := FORMAT.refusal(version, f"the journal {self.path.name}")):
+                    raise JournalError(why)
+                if not version:
+                    for statement in _TABLES.split(";\n"):
+                        self._db.change(statement)
+                    self._db.change(f"PRAGMA user_version = {FORMAT.version}")
         except BaseException:
             self._db.close()  # else it stays locked as long as somebody looks at the error
             raise
-
-    def _upgrade(self) -> None:
-        with self._transaction():
-            (version,) = self._db.row("PRAGMA user_version")
-            if version and (why := FORMAT.refusal(version, f"the journal {self.path.name}")):
-                raise JournalError(why)
-            older = range(version, FORMAT.version)
-            steps = [_UPGRADES[i] for i in older] if version else [_TABLES]
-            for statement in "".join(steps).split(";\n"):
-                self._db.change(statement)
-            if steps:
-                self._db.change(f"PRAGMA user_version = {FORMAT.version}")
 
     def close(self) -> None:
         with suppress(sqlite3.Error):  # a full disk: what was heard is asked for again
@@ -198,13 +194,14 @@ class Journal:
             ) from error
 
     def job(self, job: str) -> Job | None:
-        names = ("job", "contract", "server", "dataset", "source", "state", "terms")
+        names = ("job", "terms", "server", "dataset", "source", "plan", "state")
         query = f"SELECT {', '.join(names)} FROM jobs WHERE job = ?"
         row = self._db.row(query, (job,))
         if row is None:
             return None
         (last,) = self._db.row("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,))
-        return Job(**dict(zip(names, row, strict=True)), round=last)
+        fields = dict(zip(names[:-1], row, strict=False))
+        return Job(**fields, state=JobState(row[-1]), round=last)
 
     def jobs(self) -> list[Job]:
         names = [name for (name,) in self._db.rows("SELECT job FROM jobs ORDER BY rowid")]
@@ -214,26 +211,26 @@ class Journal:
         self,
         job: str,
         *,
-        contract: str,
+        terms: str,
         server: str,
         dataset: str,
         source: str,
         sealed: bytes,
-        terms: str,
+        plan: str,
     ) -> None:
         """A new job with its sealed state: whatever is drawn once for it is now drawn."""
         with self._transaction():
-            self._insert_job(job, contract, server, dataset, source, RUNNING, sealed, terms)
+            self._insert_job(job, terms, server, dataset, source, RUNNING, sealed, plan)
 
     def _insert_job(self, *values: str | bytes) -> None:
-        columns = "(job, contract, server, dataset, source, state, sealed, terms)"
+        columns = "(job, terms, server, dataset, source, state, sealed, plan)"
         self._db.change(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def release(
         self,
         job: str,
         *,
-        contract: str,
+        terms: str,
         server: str,
         dataset: str,
         source: str,
@@ -244,7 +241,7 @@ class Journal:
         debit, which a later one could fail to count.
         """
         with self._transaction():
-            self._insert_job(job, contract, server, dataset, source, FINISHED, b"", "")
+            self._insert_job(job, terms, server, dataset, source, FINISHED, b"", "")
             self._insert_release(job, dataset, 1, payload, events)
 
     def sources(self, dataset: str) -> set[str]:
@@ -264,7 +261,7 @@ class Journal:
             )
         return bytes(content)
 
-    def hear(
+    def receive(
         self,
         job: str,
         t: int,
@@ -318,24 +315,24 @@ class Journal:
         )
 
     def digest(self, job: str, t: int, sender: str) -> str | None:
-        """The hash of what ``sender`` sent in round t, if it was heard."""
+        """The hash of what ``sender`` sent in round t, if that arrived."""
         query = "SELECT digest FROM inbox WHERE job = ? AND round = ? AND sender = ?"
         row = self._db.row(query, (job, t, sender))
         return None if row is None else row[0]
 
     def signature(self, job: str, t: int, sender: str) -> bytes | None:
-        """What ``sender`` signed in round t; None if not heard, or heard before format 3."""
+        """What ``sender`` signed in round t; None if it did not arrive."""
         query = "SELECT signature FROM inbox WHERE job = ? AND round = ? AND sender = ?"
         row = self._db.row(query, (job, t, sender))
-        return None if row is None or row[0] is None else bytes(row[0])
+        return None if row is None else bytes(row[0])
 
     def inbox_digests(self, job: str, sender: str) -> list[str]:
         """The hashes of what ``sender`` sent, round by round."""
         query = "SELECT digest FROM inbox WHERE job = ? AND sender = ? ORDER BY round"
         return [digest for (digest,) in self._db.rows(query, (job, sender))]
 
-    def highest(self, job: str, sender: str) -> int:
-        """The last round of ``sender`` that was heard here; 0 if none."""
+    def latest_round(self, job: str, sender: str) -> int:
+        """The last round of ``sender`` that arrived here; 0 if none."""
         query = "SELECT coalesce(max(round), 0) FROM inbox WHERE job = ? AND sender = ?"
         return int(self._db.row(query, (job, sender))[0])
 
@@ -359,7 +356,7 @@ class Journal:
         query = "SELECT count(*) FROM outbox JOIN jobs USING (job) WHERE dataset = ?"
         return int(self._db.row(query, (dataset,))[0])
 
-    def remember(self, job: str, sender: str, *, dataset: str, before: int) -> None:
+    def set_peer(self, job: str, sender: str, *, dataset: str, before: int) -> None:
         """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when
         the job began.
         """
@@ -373,8 +370,8 @@ class Journal:
         arrived here.
         """
         query = """
-            SELECT coalesce(max(before + seen), 0)
-            FROM (SELECT before, coalesce(max(round), 0) AS seen
+            SELECT coalesce(max(before + received), 0)
+            FROM (SELECT before, coalesce(max(round), 0) AS received
                   FROM peers LEFT JOIN inbox USING (job, sender)
                   WHERE sender = ? AND dataset = ? GROUP BY job)
         """
@@ -386,7 +383,7 @@ class Journal:
         aliases = (str(alias) for (alias,) in self._db.rows(query, (sender,)))
         return [alias for alias in aliases if self.minimum_releases(sender, alias)]
 
-    def standing(self, job: str, sender: str) -> tuple[str, int]:
+    def peer(self, job: str, sender: str) -> tuple[str, int]:
         """The data set on which ``sender`` says it trains, and its releases before the job."""
         query = "SELECT dataset, before FROM peers WHERE job = ? AND sender = ?"
         row = self._db.row(query, (job, sender))
@@ -397,7 +394,7 @@ class Journal:
         query = "SELECT event FROM events WHERE job = ? ORDER BY id"
         return tuple(event_codec.loads(text) for (text,) in self._db.rows(query, (job,)))
 
-    def keep_statement(self, job: str, server: str, content: bytes) -> None:
+    def store_statement(self, job: str, server: str, content: bytes) -> None:
         """A checked statement of ``server``, which may be this node; the first one stays."""
         insert = "INSERT OR IGNORE INTO statements VALUES (?, ?, ?)"
         with self._transaction():
@@ -408,6 +405,36 @@ class Journal:
         query = "SELECT server, content FROM statements WHERE job = ?"
         return {server: bytes(content) for server, content in self._db.rows(query, (job,))}
 
+    def covers_releases(self, dataset: str, apart_from: Set[str] | None) -> bool:
+        """Whether the operator's word (`--new-participants`) names every other data set of which
+        something was released.
+        """
+        return apart_from is not None and set(self.released_datasets()) - {dataset} <= apart_from
+
+    def begins_fresh(self, dataset: str, apart_from: Set[str] | None) -> bool:
+        """Whether nothing was released about a data set, but about another, without the operator's
+        word that nobody is in both: only the operator can know, and says so of all data sets of
+        which something was released by then, and of none that follows.
+        """
+        used = self.released_datasets()
+        fresh = bool(used) and dataset not in used
+        return fresh and not self.covers_releases(dataset, apart_from)
+
+    def refuse_fresh_budget(self, name: str, dataset: str, apart_from: Set[str] | None) -> None:
+        """Refuse the first release of a data set whose people may have spent a budget under
+        another.
+
+        Of any two data sets with releases the later one was asked about: it does not matter which
+        of them was imported, or had a job that only began, first.
+        """
+        if self.begins_fresh(dataset, apart_from):
+            raise InvalidInput(
+                f"{name} has released something about another data set, and this one would begin "
+                "with a whole budget: its operator gives it again with --new-participants if "
+                "nobody's record is in both, or else gives the old one, which is in the node's "
+                "folder, again"
+            ).mark_public()
+
     def finish(self, job: str) -> None:
         """The job is done: what was sealed is overwritten, vectors heard are reduced to hashes."""
         with self._transaction():
@@ -415,20 +442,19 @@ class Journal:
                 "UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job)
             )
             self._db.change("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
-        for _ in range(
-            100
-        ):  # the log held copies of what is now overwritten; somebody may be looking into it
+        # the log held copies of what is now overwritten; somebody may be looking into it
+        for _ in range(100):
             busy, *_ = self._db.row("PRAGMA wal_checkpoint(TRUNCATE)")
             if not busy:
                 return
-            time.sleep(0.05)
+            self._clock.sleep(0.05)
 
 
 def _lock_of(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _acquire_lock(path: Path) -> int:
+def _acquire_lock(path: Path, clock: Clock) -> int:
     """A lock that ends with this process, in a file of its own: closing a database's file would
     drop SQLite's locks.
     """
@@ -440,7 +466,7 @@ def _acquire_lock(path: Path) -> int:
             os.pwrite(handle, str(os.getpid()).encode(), 0)
             return handle
         except OSError:
-            time.sleep(0.02)
+            clock.sleep(0.02)
     os.close(handle)
     raise JournalError(
         f"the journal {path.name} cannot be used: another process is using it; while "

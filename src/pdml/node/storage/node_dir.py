@@ -4,10 +4,10 @@ travels but the card.
     node.json                          its name, its rule for offers, which data set it trains on
     signing.key, sealing.key, NAME.card   made by `create`, here and nowhere else
     naming.key                         makes aliases of data sets; stays when keys are renewed
-    study.toml, studies/               the contract, and its earlier revisions
+    study.toml, studies/               the study, and its earlier revisions
     data/, journal.db                  records; what was released
-    desk.db, evidence/                 what operators ask for; proofs against members
-    house/                             models for this organisation's own use, by job
+    control.db, evidence/              what operators command; proofs against members
+    local-models/                      models for this organisation's own use, by job
 
 Every file is 0600, the folder 0700.
 """
@@ -16,10 +16,12 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import read_file, write_private
 from pdml.formats import Format, decode
@@ -43,9 +45,15 @@ CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
     "study.toml",
     "journal.db",
 )
-LOCAL_MODEL = "house.json"
-FORMAT = Format(name="node folder", version=2)
-ASK, BY_STUDY = "ask", "study"
+LOCAL_MODEL = "local_model.json"
+FORMAT = Format(name="node folder", version=1)
+
+
+class OfferRule(StrEnum):
+    """Whether an operator decides about each offer, or the study's own plan is enough."""
+
+    ASK = "ask"
+    STUDY = "study"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -53,9 +61,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     version: int = FORMAT.version
     name: str
-    accept: str = (
-        ASK  # whether an operator decides about each offer, or the study's own plan is enough
-    )
+    accept: str = OfferRule.ASK
     begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set, below the folder; "" until there is one
     # By data set, those with releases of which the operator has said that nobody is in both.
@@ -70,7 +76,7 @@ class NodeDirectory:
     config: Config
 
     @classmethod
-    def create(cls, folder: Path, name: str, *, accept: str = ASK) -> "NodeDirectory":
+    def create(cls, folder: Path, name: str, *, accept: str = OfferRule.ASK) -> "NodeDirectory":
         """A new folder with new keys and a card.
 
         Parameters
@@ -243,12 +249,12 @@ class NodeDirectory:
             raise InvalidInput(
                 f"the study {study.id} names no relay: nodes would not know where to meet"
             )
-        kept = {old.hash: old for old in (*self._revisions(), *before)}
-        line = _lineage(study, kept)
+        revisions = {old.hash: old for old in (*self._revisions(), *before)}
+        lineage = _lineage(study, revisions)
         now = self.study() if self.path(STUDY).exists() else None
         if (
             now is not None
-            and now.hash not in (study.hash, *line)
+            and now.hash not in (study.hash, *lineage)
             and (self.config.data or self.config.begun)
         ):
             raise InvalidInput(
@@ -342,10 +348,10 @@ class NodeDirectory:
 
     # Records and journal
 
-    def journal(self) -> Journal:
+    def journal(self, clock: Clock = SYSTEM_CLOCK) -> Journal:
         """For the one process that does jobs."""
         self._must_have_journal()
-        journal = Journal(self.path(JOURNAL))
+        journal = Journal(self.path(JOURNAL), clock)
         if not self.config.begun:
             self.save(begun=True)
         return journal
@@ -375,27 +381,29 @@ class NodeDirectory:
         return replace(data, apart_from=None if apart_from is None else frozenset(apart_from))
 
     def evidence(self, job: str) -> Path:
-        """Where proofs that a member said two things in this job are kept; statements are in the
+        """Where proofs that a member signed two things in this job are; statements are in the
         journal.
         """
         return self.path("evidence", job)
 
     def local_model_path(self, job: str) -> Path:
-        """Where the model for this organisation's own use is kept, after an exchange of sums."""
-        return self.path("house", job, LOCAL_MODEL)
+        """The model for this organisation's own use, after an exchange of sums."""
+        return self.path("local-models", job, LOCAL_MODEL)
 
 
 def _lineage(study: Study, revisions: dict[str, Study]) -> tuple[str, ...]:
-    line: list[str] = []
+    lineage: list[str] = []
     while study.replaces in revisions and study.revises(revisions[study.replaces]):
         study = revisions[study.replaces]
-        line.append(study.hash)
-    return tuple(line)
+        lineage.append(study.hash)
+    return tuple(lineage)
 
 
 def _check_rule(accept: str) -> None:
-    if accept not in (ASK, BY_STUDY):
-        raise InvalidInput(f"accept must be '{ASK}' or '{BY_STUDY}', got {accept!r}")
+    if accept not in (*OfferRule,):
+        raise InvalidInput(
+            f"accept must be '{OfferRule.ASK}' or '{OfferRule.STUDY}', got {accept!r}"
+        )
 
 
 def _write(folder: Path, config: Config) -> None:

@@ -28,10 +28,10 @@ class Store:
         if not read_only:
             _create(path)
         check_database(path, _WHAT)
-        place = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._lock = threading.RLock()
         self._db = sqlite3.connect(
-            place, uri=True, isolation_level=None, timeout=timeout, check_same_thread=False
+            uri, uri=True, isolation_level=None, timeout=timeout, check_same_thread=False
         )
         for pragma in pragmas:
             self.rows(f"PRAGMA {pragma}")
@@ -79,18 +79,10 @@ class Store:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                with suppress(sqlite3.Error):  # of the two, the first one is told
+                with suppress(sqlite3.Error):  # of two errors the first one is raised
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
                 raise
-
-    def detach(self) -> None:
-        """Go on with a copy in memory, where changes are nobody else's."""
-        with self._lock:
-            copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            self._db.backup(copy)
-            self._db.close()
-            self._db = copy
 
     def close(self) -> None:
         with self._lock:

@@ -104,8 +104,7 @@ def join(
         {"name": home.name, "study": study.id, "hash": study.hash, "accept": home.config.accept},
         f"{home.name} is in the study {study.id}.",
         f"hash {study.hash}",
-        "Compare the hash with the other organisations: whoever has another one has "
-        "another contract.",
+        "Compare the hash with the other organisations: whoever has another one has another study.",
     )
 
 
@@ -199,14 +198,13 @@ def run(
     Example:
       pdml node run alice
     """
-    from pdml.node.daemon.__main__ import run as serve
+    from pdml.node.daemon.process import run as serve
 
-    def keep(home: "NodeDirectory", name: str, training_data: "TrainingData") -> None:
-        from pdml.consortium.job_client import (
-            write_local_model,  # after the first exchange of sums, not before
-        )
+    def write(directory: "NodeDirectory", job: str, data: "TrainingData") -> None:
+        # after the first exchange of sums, not before
+        from pdml.consortium.job_client import write_local_model
 
-        write_local_model(home, name, training_data)
+        write_local_model(directory, job, data)
 
     serve(
         folder,
@@ -214,7 +212,7 @@ def run(
         metrics=metrics,
         simulated_noise=simulated_noise,
         verbose=verbose,
-        keep=keep,
+        write_local_model=write,
     )
 
 
@@ -321,7 +319,7 @@ def accept(
 
     home = _home(folder)
     terms = read_terms(home, commands.find(home, offer))
-    job, who, digest = terms.contract.job, terms.offer.offerer, terms.digest
+    job, who, digest = terms.job_terms.job, terms.offer.offerer, terms.digest
     if not yes and (as_json or not sys.stdin.isatty()):
         raise InvalidInput(
             f"nobody can be asked here whether to accept {who}'s offer of job {job}: read its "
