@@ -173,7 +173,7 @@ def test_an_offer_is_accepted_by_who_has_seen_its_terms(kit, capsys):
     run(capsys, "node", "data", kit, *TABLE, "--epsilon-column", "eps", "--randomised")
     digest = waiting(kit)
     code, out, err = run(capsys, "node", "offers", kit)
-    assert code == 0 and f"first, offered by bob: asked, digest {digest[:16]}" in out
+    assert code == 0 and f"first, offered by bob: pending, digest {digest[:16]}" in out
     assert "waits for your answer: first" in run(capsys, "node", "status", kit)[1]
     told = json.loads(run(capsys, "node", "status", kit, "--json")[1])
     assert [each["digest"] for each in told["waiting"]] == [digest]

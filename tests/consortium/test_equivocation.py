@@ -90,7 +90,7 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
     other_round = equivocation.stored_digest(two_faced.journals["carol"], "job-1", 1, "bob")
     of_carol = equivocation.stored_digest(two_faced.journals["alice"], "job-1", 2, "carol")
     cases = {
-        "one word of bob in round 2": equivocation.encode_evidence([honest, honest]),
+        "one release of bob in round 2": equivocation.encode_evidence([honest, honest]),
         "not signed by it": equivocation.encode_evidence([honest, forged]),
         "several servers or rounds": equivocation.encode_evidence([honest, other_round]),
         "several servers": equivocation.encode_evidence([honest, of_carol]),
