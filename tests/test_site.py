@@ -13,11 +13,11 @@ import pytest
 from example_study import TEXT, TOLD
 from markdown import Markdown
 
-from pdml import TrainingPlan
+from pdml import Study, TrainingPlan
 from pdml.consortium.consistency import KINDS
 from pdml.study.messages import PROBLEMS
-from pdml.study.schema import parse_study
-from pdml.study.schema.fields import TABLES
+from pdml.study.schema import study_file
+from pdml.study.schema.study_file import TABLES, keys_of
 from pdml.study.schema.validation import ValidationErrors
 
 ROOT = Path(__file__).parents[1]
@@ -149,20 +149,20 @@ class Remembering(ValidationErrors):
 
 def test_every_setting_of_a_study_is_explained(monkeypatch):
     """Whatever the rules look for in a file stands in the reference, and nothing else does."""
-    monkeypatch.setattr(parse_study, "ValidationErrors", Remembering)
+    monkeypatch.setattr(study_file, "ValidationErrors", Remembering)
     document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
     document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
     texts = {"notice": {}, "consent": {}, "attributes": [{"name": "age"}]}
     document |= {"languages": [{"code": "de"} | texts]}
-    parse_study.read(document)
-    asked = Remembering.asked
-    assert asked.pop("plan") == set(parse_study.SETTINGS)
-    assert asked == {name: set(table) for name, table in TABLES.items()}
-    for table in TABLES.values():
-        for name, key in table.items():
-            assert len(key.says.split()) > 1 or key.says == "HOST:PORT.", name
-            assert f"| `{name}` | {key.says} |" in PAGES["reference/study.md"]
+    study_file.read(document, Study)
+    tables = {name: keys_of(name, Study) for name in ("", *TABLES)}
+    assert Remembering.asked == {name: set(keys) for name, keys in tables.items()}
+    assert set(tables.pop("plan")) == set(study_file.SETTINGS)
+    for keys in tables.values():
+        for name, key in keys.items():
+            assert len(key.help.split()) > 1 or key.help == "HOST:PORT.", name
+            assert f"| `{name}` | {key.help} |" in PAGES["reference/study.md"]
 
 
 @pytest.mark.parametrize(

@@ -307,15 +307,15 @@ def events() -> str:
 
 def settings() -> str:
     """Of a study, and of the plan in it."""
-    from pdml import TrainingPlan
-    from pdml.study.schema.fields import TABLES
+    from pdml import Study, TrainingPlan
+    from pdml.study.schema.study_file import TABLES, keys_of
 
     text = ["# Settings of a study", "", "All of them are public. Anything else is refused.", ""]
-    for table, keys in TABLES.items():
+    for table in ("", *(name for name in TABLES if name != "plan")):
         text += [f"## {_heading(table)}", "", "| key | | |", "|---|---|---|"]
-        for name, key in keys.items():
-            needed = "required" if key.required else ""
-            text.append(f"| `{name}` | {_escaped(key.says)} | {needed} |")
+        for name, key in keys_of(table, Study).items():
+            needed = "required" if key.required and not key.only else ""
+            text.append(f"| `{name}` | {_escaped(key.help)} | {needed} |")
         text.append("")
     text += [
         "## [plan]",
@@ -331,10 +331,13 @@ def settings() -> str:
 
 
 def _heading(table: str) -> str:
+    from pdml.study.schema.study_file import TABLES
+
     name, _, inner = table.partition(".")
-    if inner or not name:
-        return f"[{name}] {inner}" if inner else "The tables"
-    return f"[[{name}]]" if name in ("attributes", "maps", "servers") else f"[{name}]"
+    if not name:
+        return "The tables"
+    heading = f"[[{name}]]" if TABLES[name].many else f"[{name}]"
+    return f"{heading} {inner}" if inner else heading
 
 
 def explained(documented: Any) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import WORD
 from pdml.study import Study
 from pdml.study.messages import decode_report, encode_report, features_of
-from pdml.study.schema.parse_servers import Relay
+from pdml.study.schema.servers import Relay
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
 

@@ -20,7 +20,7 @@ from pdml.device.languages import catalogues
 from pdml.device.page import render
 from pdml.study import study_summary
 from pdml.study.messages import decode_report
-from pdml.study.schema.fields import LANGUAGES
+from pdml.study.translations import LANGUAGES
 
 MICROS = (10_000, 400_000, 1_000_000, 2_944_439, 8_000_000, 20_000_000)
 

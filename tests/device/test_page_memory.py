@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from pdml.device.page import render
 from pdml.study import Study
 from pdml.study.messages import decode_report
-from pdml.study.schema.parse_servers import Relay
+from pdml.study.schema.servers import Relay
 
 
 def test_chance_decides_once_and_the_level_is_settled_with_it(visitor: Visitor) -> None:

@@ -7,8 +7,7 @@ import pytest
 from pdml.encoding.encoder import Category, Number
 from pdml.errors import StudyError, UntrainableStudy
 from pdml.study import Study
-from pdml.study.schema.draft import LEAK, new_study
-from pdml.study.schema.template import render
+from pdml.study.schema.template import LEAK, new_study, render
 from pdml.study.study_facts import facts
 
 ASKED = {

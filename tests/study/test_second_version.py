@@ -19,7 +19,7 @@ from pdml.errors import DataError, InvalidInput, MissingValueError, StudyError
 from pdml.model.model import Model
 from pdml.study import Study, readable, table_columns
 from pdml.study.schema import template
-from pdml.study.schema.draft import new_study
+from pdml.study.schema.template import new_study
 from pdml.study.study_facts import facts
 from pdml.tables import Table
 

@@ -18,8 +18,8 @@ import pdml
 from pdml.errors import InvalidInput, StudyError
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
-from pdml.study.definition import MOST_BYTES
 from pdml.study.schema.template import plain, render
+from pdml.study.schema.toml_lines import MOST_BYTES
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "encoding.json").read_text(encoding="utf-8")

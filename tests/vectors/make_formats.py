@@ -47,7 +47,7 @@ from pdml.simulation.table_training import train_table
 from pdml.study.frozen_dataset import FrozenWriter
 from pdml.study.messages import Receipt, encode_report, report_id, report_nonce
 from pdml.study.schema import template
-from pdml.study.schema.draft import new_study
+from pdml.study.schema.template import new_study
 from pdml.study.translations import Question, Texts
 from pdml.tables import Table
 from pdml.training.count_release import Counting

@@ -31,7 +31,7 @@ from pdml.numerics.admm import labels
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.study.schema.parse_servers import ServerEntry
+from pdml.study.schema.servers import ServerEntry
 from pdml.training.server import Server
 
 DEVICES = 20  # labels of an effort for each device: it tosses several coins, one at a time

@@ -35,8 +35,8 @@ from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.signed_statement import Statement
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.study.definition import MOST_BYTES
 from pdml.study.schema import template
+from pdml.study.schema.toml_lines import MOST_BYTES
 from pdml.training import sums_fit
 
 _MOST_WORDS = 1 << 10  # bytes by which another version's model may be longer: it is named

@@ -2,8 +2,9 @@
 its canonical hash.
 """
 
-from pdml.study.definition import Study, Wording
+from pdml.study.definition import Study
 from pdml.study.participant_notice import Consent, Notice, Organiser
-from pdml.study.schema.parse_servers import Relay, ServerEntry
+from pdml.study.schema.questions import Wording
+from pdml.study.schema.servers import Relay, ServerEntry
 
 __all__ = ["Consent", "Notice", "Organiser", "Relay", "ServerEntry", "Study", "Wording"]

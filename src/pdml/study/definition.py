@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
@@ -19,66 +18,120 @@ from numpy.typing import NDArray
 from pdml.accounting import Budget
 from pdml.encoding import device_encoding
 from pdml.encoding.encoder import Attribute, Encoder
-from pdml.errors import InvalidInput, StudyError, because
-from pdml.files import open_file
+from pdml.errors import InvalidInput, StudyError
 from pdml.formats import decode
-from pdml.mechanisms.label_flip import micro
+from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, micro
 from pdml.mechanisms.randomness import Stream
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.participant_notice import Consent, Notice, Organiser
-from pdml.study.schema import parse_study, toml_lines
-from pdml.study.schema.parse_servers import Relay, ServerEntry
-from pdml.study.schema.validation import Mistake
-from pdml.study.translations import Texts, build_texts
+from pdml.study.schema import study_file, toml_lines
+from pdml.study.schema.declaration import distinct_texts, key, limited_text, whole_number
+from pdml.study.schema.questions import EPSILONS, MOST_CHOICES, Wording, read_epsilons
+from pdml.study.schema.servers import Edges, Relay, ServerEntry
+from pdml.study.schema.validation import Mistake, ValidationErrors
+from pdml.study.translations import LANGUAGES, MOST_CLASSES, Texts, build_texts, read_language
 from pdml.tables import Table, quote_names
 
-MOST_BYTES = 1 << 22  # of a study file: a thousand servers with their keys
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How a form puts an attribute to people; empty where the attribute's name does."""
-
-    label: str = ""
-    help: str = ""
+MOST_RECORDS = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The public contract of a study. A study that exists obeys every rule of
-    `pdml.study.schema.parse_study`.
+    """What everybody who takes part agreed on. Each field says by `key` in which table of the file
+    it stands; a study that exists obeys every rule of `pdml.study.schema.study_file`.
     """
 
-    id: str
-    title: str
-    question: str
-    classes: tuple[str, ...]
-    menu: tuple[float, ...]  # label epsilons, ascending; the first is the floor
-    default_epsilon: float
+    id: str = key(
+        "1 to 63 lower-case letters, digits, dots, dashes or underscores, the first a letter or "
+        "digit.",
+        ValidationErrors.name,
+        table="study",
+    )
+    title: str = key("What people read first.", limited_text(200), table="study")
+    # the smallest number of records with which a server may train
+    min_records: int = key(
+        "A server trains with so many reports or more; by default 50.",
+        whole_number(1, MOST_RECORDS),
+        table="study",
+        default=50,
+        always=True,
+    )
+    description: str = key(
+        "More of it; it may have paragraphs.",
+        limited_text(5_000, paragraphs=True),
+        table="study",
+        default="",
+    )
+    language: str = key(  # of these texts
+        "The language of its texts: " + ", ".join(f"`{code}`" for code in LANGUAGES) + ". Needed "
+        "beside [[languages]]; left out, nobody is told.",
+        read_language,
+        table="study",
+        default="",
+    )
+    # hash of the revision before this one, which differs in keys and relay alone
+    replaces: str = key(
+        "The hash of the revision before this one, in which keys and relay alone differ.",
+        ValidationErrors.digits,
+        table="study",
+        default="",
+    )
+    opens: datetime | None = key(  # UTC
+        "A time with its zone, to the second: reports are taken from then on.",
+        ValidationErrors.time,
+        table="study",
+        default=None,
+    )
+    closes: datetime | None = key(
+        "A later time: no reports are taken from then on.",
+        ValidationErrors.time,
+        table="study",
+        default=None,
+    )
+    question: str = key("What is kept secret.", limited_text(500), table="label")
+    classes: tuple[str, ...] = key(
+        f"Its 2 to {MOST_CLASSES} possible answers.",
+        distinct_texts(2, MOST_CLASSES),
+        table="label",
+    )
+    # label epsilons, ascending; the first is the floor
+    menu: tuple[float, ...] = key(
+        f"1 to {MOST_CHOICES} values in [{EPSILONS[0]:g}, {EPSILONS[1]:g}], ascending, of at most "
+        "six decimals.",
+        read_epsilons,
+        table="label.epsilon",
+    )
+    default_epsilon: float = key(
+        "The one that is suggested.",
+        ValidationErrors.number,
+        table="label.epsilon",
+        name="default",
+    )
+    # the menu holds an epsilon above ln 19, which hardly protects
+    accept_weak: bool = key(
+        f"`true` is needed, and allowed, only if the menu holds one above {WEAK_ABOVE / MILLION}.",
+        ValidationErrors.truth,
+        table="label.epsilon",
+        default=False,
+    )
+
+    # Tables with declarations of their own: `study_file.TABLES`
     encoder: Encoder
+    wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
     servers: tuple[ServerEntry, ...]
-    edges: tuple[tuple[str, str], ...]  # each link once, in the order of the servers
-    accept_weak: bool = False  # the menu holds an epsilon above ln 19, which hardly protects
-    description: str = ""
+    edges: Edges  # each link once, in the order of the servers
     budget: Budget | None = None
     plan: TrainingPlan | None = None  # None if it is left to each job
     # Settings that the file writes though they are the defaults: the hash knows them, too.
     plan_settings: tuple[str, ...] = ()
-    opens: datetime | None = None  # UTC
-    closes: datetime | None = None
-    min_records: int = 50  # the smallest number of records with which a server may train
-    wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
-    language: str = ""  # of these texts
-    languages: tuple[Texts, ...] = ()  # the same texts in others
+    languages: tuple[Texts, ...] = ()  # the same texts in other languages
     relay: Relay | None = None  # where nodes meet
     # what people are told before they are asked, and what they agree to
     organiser: Organiser | None = None
     notice: Notice | None = None
     consent: Consent | None = None
-    # hash of the revision before this one, which differs in keys and relay alone
-    replaces: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -87,7 +140,7 @@ class Study:
             raise InvalidInput(
                 f"the fields of a study must have their declared types: {error}"
             ) from None
-        for name, value in _typed(*parse_study.read(document), "this study").items():
+        for name, value in self._read(document, "this study").items():
             object.__setattr__(self, name, value)
 
     def __hash__(self) -> int:
@@ -103,18 +156,18 @@ class Study:
         """Read study.toml; a file that is not a study raises one `StudyError` with every mistake
         and its line.
         """
-        return cls.from_text(read_text(path), os.fspath(path))
+        return cls.from_text(toml_lines.read_text(path), os.fspath(path))
 
     @classmethod
     def from_text(cls, text: str, source: str = "the study") -> Self:
         """A study from the text of its TOML file."""
-        document, where = parse(text, source)
-        return cls(**_typed(*parse_study.read(document), source, where))
+        document, where = toml_lines.parse(text, source)
+        return cls(**cls._read(document, source, where))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: str = "the study") -> Self:
         """A study from a mapping in the layout of the TOML file."""
-        return cls(**_typed(*parse_study.read(document), source))
+        return cls(**cls._read(document, source))
 
     @classmethod
     def from_canonical(cls, data: bytes, source: str = "the study") -> Self:
@@ -129,55 +182,30 @@ class Study:
             raise StudyError(source, [(0, why)])
         return study
 
+    @classmethod
+    def mistakes_in(cls, document: object) -> list[Mistake]:
+        """Every mistake of a document in the layout of the TOML file, as (path, sentence)."""
+        return study_file.read(document, cls)[1]
+
+    @classmethod
+    def _read(
+        cls, document: object, source: str, where: Mapping[toml_lines.Path, int] | None = None
+    ) -> dict[str, Any]:
+        """The arguments; mistakes are refused, with their lines if ``where`` knows them."""
+        values, mistakes = study_file.read(document, cls)
+        if mistakes:
+            problems = [
+                (0 if where is None else toml_lines.line_of(path, where), sentence)
+                for path, sentence in mistakes
+            ]
+            raise StudyError(source, sorted(problems, key=itemgetter(0)))
+        return {**values, "wording": MappingProxyType(values["wording"])}
+
     # To canonical bytes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
-        head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        head |= _filled({"description": self.description, "language": self.language})
-        head |= _filled({"replaces": self.replaces})
-        times = {"opens": self.opens, "closes": self.closes}
-        head |= {key: _time(moment) for key, moment in times.items() if moment is not None}
-        encoder = self.encoder.to_dict()
-        attributes = encoder.pop("attributes")
-        maps = encoder.pop("maps", [])
-        for attribute in attributes:
-            attribute |= _filled(asdict(self.wording.get(attribute["name"], Wording())))
-        epsilon = {"menu": list(self.menu), "default": self.default_epsilon}
-        epsilon |= {"accept_weak": True} if self.accept_weak else {}
-        document: dict[str, Any] = {
-            "study": head,
-            "label": {
-                "question": self.question,
-                "classes": list(self.classes),
-                "epsilon": epsilon,
-            },
-            "attributes": attributes,
-            "servers": [_filled(asdict(server)) for server in self.servers],
-            "topology": {"edges": [list(edge) for edge in self.edges]},
-        }
-        document |= {"encoder": encoder} if encoder else {}  # version 1 leaves no trace
-        document |= {"maps": maps} if maps else {}
-        if self.languages:
-            document["languages"] = [texts.to_dict() for texts in self.languages]
-        if self.budget is not None:
-            document["budget"] = _limits(self.budget)
-        if self.plan is not None:
-            document["plan"] = {
-                key: list(value) if isinstance(value, tuple) else value
-                for key, value in self.plan.written(self.plan_settings).items()
-            }
-        if self.relay is not None:
-            document["relay"] = _filled(asdict(self.relay))
-        for key, section in self._participant_sections().items():
-            filled = _filled(asdict(section))
-            document[key] = {name: _time(value) for name, value in filled.items()}
-        return document
-
-    def _participant_sections(self) -> dict[str, Organiser | Notice | Consent]:
-        """What people are told, as far as the study says it."""
-        sections = {"organiser": self.organiser, "notice": self.notice, "consent": self.consent}
-        return {key: table for key, table in sections.items() if table is not None}
+        return study_file.write(self)
 
     def canonical(self) -> bytes:
         """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without
@@ -192,13 +220,13 @@ class Study:
     @cached_property
     def hash(self) -> str:
         """sha256 of the canonical bytes in hex: parties with different hashes have different
-        contracts.
+        studies.
         """
         return hashlib.sha256(self.canonical()).hexdigest()
 
     @cached_property
     def unkeyed_hash(self) -> str:
-        """sha256 of the contract without keys and relay, in which alone revisions differ: a device
+        """sha256 of the study without keys and relay, in which alone revisions differ: a device
         remembers by it what chance decided, so that no revision makes it decide again.
         """
         return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
@@ -233,7 +261,6 @@ class Study:
 
     def texts(self, language: str = "") -> Texts:
         """All that people read, in one of the study's languages; "": its own."""
-        wording = {name: (entry.label, entry.help) for name, entry in self.wording.items()}
         original = build_texts(
             code=self.language,
             title=self.title,
@@ -241,7 +268,7 @@ class Study:
             question=self.question,
             classes=self.classes,
             attributes=self.attributes,
-            wording=wording,
+            wording=self.wording,
             notice=self.notice,
             consent=self.consent,
         )
@@ -323,91 +350,6 @@ class Study:
     def decode(self, features: NDArray[Any]) -> dict[str, float | str | None]:
         """The answers behind features, as they are shown to people; None where there is none."""
         return device_encoding.decode(self.encoder, features)
-
-
-def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a study file: UTF-8, and not endless."""
-    source = os.fspath(path)
-    try:
-        with open_file(source) as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InvalidInput(f"cannot read {source}: {because(error)}") from None
-    if len(data) > MOST_BYTES:
-        raise StudyError(source, [(0, f"the file must be at most {MOST_BYTES:,} bytes long")])
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        why = "the file must be UTF-8 text, got other bytes: save it again as UTF-8"
-        raise StudyError(source, [(line, why)]) from None
-
-
-def parse(text: str, source: str) -> tuple[dict[str, Any], dict[toml_lines.Path, int]]:
-    """The document and the line of every path in it; text that is not TOML is a `StudyError`."""
-    try:
-        document = decode(text, by=tomllib.loads)
-        return document, toml_lines.lines(text)
-    except msgspec.DecodeError as error:
-        if " (at " in str(error):
-            message, line = _located(str(error), text)
-            raise StudyError(source, [(line, f"this is not TOML: {message}")]) from None
-        raise StudyError(
-            source, [(0, "the file holds a number or a nesting that nobody can read")]
-        ) from None
-
-
-def line_of(path: toml_lines.Path, where: Mapping[toml_lines.Path, int]) -> int:
-    """The line of a path, or of the nearest table around it."""
-    while path and path not in where:
-        path = path[:-1]
-    return where.get(path, 1)
-
-
-def _located(message: str, text: str) -> tuple[str, int]:
-    """tomllib says "... (at line 3, column 7)" or "... (at end of document)"."""
-    reason, _, place = message.rpartition(" (at ")
-    if place.startswith("line "):
-        line, column = (int("".join(filter(str.isdigit, part))) for part in place.split(","))
-        return f"{reason[:1].lower()}{reason[1:]} (column {column})", line
-    return f"{reason[:1].lower()}{reason[1:]} (at the end)", text.rstrip("\n").count("\n") + 1
-
-
-def _typed(
-    values: Mapping[str, Any],
-    mistakes: Sequence[Mistake],
-    source: str,
-    where: Mapping[toml_lines.Path, int] | None = None,
-) -> dict[str, Any]:
-    """What the rules found, in the types of the fields; mistakes are refused, with their lines if
-    ``where`` knows them.
-    """
-    if mistakes:
-        problems = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
-        raise StudyError(source, sorted(problems, key=itemgetter(0)))
-    wording = {name: Wording(*texts) for name, texts in values["wording"].items()}
-    return {**values, "wording": MappingProxyType(wording)}
-
-
-def _filled(table: dict[str, Any]) -> dict[str, Any]:
-    """Without what was left out: a study without keys keeps the hash it had before there were
-    any.
-    """
-    return {key: value for key, value in table.items() if value}
-
-
-def _limits(budget: Budget) -> dict[str, Any]:
-    rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
-    counted = {} if budget.colluding is None else {"colluding": budget.colluding}
-    return counted | {
-        row: {"epsilon": epsilon, "delta": delta}
-        for row, (epsilon, delta) in rows.items()
-        if epsilon != np.inf
-    }
-
-
-def _time(moment: Any) -> Any:
-    return moment.isoformat().replace("+00:00", "Z") if isinstance(moment, datetime) else moment
 
 
 def _canonical(document: dict[str, Any]) -> bytes:

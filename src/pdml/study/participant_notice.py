@@ -1,21 +1,20 @@
 """What people must be told before they are asked, as a study says it: who asks, for what, until
 when answers are kept, and what they agree to. And whether a study says it all.
 
-A study says it in `[organiser]`, `[notice]` and `[consent]`; one without them keeps the hash it had
-before there were any, and may be tried out, but nobody is asked by it (`check`).
+A study says it in `[organiser]`, `[notice]` and `[consent]`; one without them may be tried out, but
+nobody is asked by it (`check`).
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 from pdml.errors import MissingNotice
 from pdml.study.messages import CONSENT_VERSION
-from pdml.study.schema import fields
+from pdml.study.schema.declaration import key, limited_text
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Mistake, ValidationErrors
+from pdml.study.schema.validation import Mistake, ValidationErrors
 
 if TYPE_CHECKING:
     from pdml.study.definition import Study
@@ -23,17 +22,22 @@ if TYPE_CHECKING:
 
 LONGEST = 20_000  # letters of the notice and of what people agree to
 
-Check = Callable[[Path, Any], Any]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Organiser:
     """Who answers for the study."""
 
-    name: str
-    address: str
-    contact: str  # where people write to
-    data_protection_contact: str = ""  # "": the same contact
+    name: str = key("Of the person or organisation.", limited_text(200), example='"..."')
+    address: str = key("Where it is.", limited_text(500), example='"..."')
+    contact: str = key(
+        "Where people write to: an address, a telephone number.", limited_text(200), example='"..."'
+    )
+    data_protection_contact: str = key(
+        "The same for questions about data; by default `contact`.",
+        limited_text(200),
+        default="",
+        example='"..."',
+    )
 
     @property
     def for_data_protection(self) -> str:
@@ -45,101 +49,72 @@ class Organiser:
 class Notice:
     """What people are told of the processing."""
 
-    purpose: str
-    legal_basis: str
-    who_sees: str
-    retention: datetime  # UTC: then collection services erase the reports
-    text: str = ""  # the whole notice, if it says more
-    link: str = ""  # where it can be read
+    purpose: str = key(
+        "What the answers, and the model, are for.",
+        limited_text(2_000),
+        example='"..."',
+        translation="What answers are used for.",
+    )
+    legal_basis: str = key(
+        "On what the processing rests.",
+        limited_text(2_000),
+        example='"..."',
+        translation="By what right.",
+    )
+    who_sees: str = key(
+        "Who sees what of an answer, in the organiser's words.",
+        limited_text(2_000),
+        example='"..."',
+        translation="Who sees what.",
+    )
+    retention: datetime = key(  # UTC
+        "A time with its zone, later than `closes`: collection services erase all reports then.",
+        ValidationErrors.time,
+        example="2030-01-01T00:00:00Z",
+    )
+    text: str = key(
+        "The whole notice, if it says more; it may have paragraphs.",
+        limited_text(LONGEST, paragraphs=True),
+        default="",
+        translation="The whole notice, if the study has it.",
+    )
+    link: str = key(
+        "Where the whole notice can be read: `https`.",
+        ValidationErrors.url,
+        default="",
+        example='"https://..."',
+        translation="Where it can be read in this language; by default the study's link.",
+    )
+
+
+def _read_version(errors: ValidationErrors, path: Path, value: object) -> str:
+    if isinstance(value, str) and CONSENT_VERSION.fullmatch(value):
+        return value
+    errors.reject(path, "be 1 to 16 letters, digits, dots, dashes or underscores in quotes", value)
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consent:
     """What people agree to, by ticking it."""
 
-    text: str
-    version: str
+    text: str = key(
+        "What people tick; it may have paragraphs.",
+        limited_text(LONGEST, paragraphs=True),
+        example='"..."',
+        translation="What people agree to. Reports carry the version and hash of the study's own.",
+    )
+    version: str = key(
+        "1 to 16 letters, digits, dots, dashes or underscores. Reports carry it, with the sha256 "
+        "of the text.",
+        _read_version,
+        example='"1"',
+    )
 
     @property
     def digest(self) -> str:
         """sha256 of the text, in hex: with the version, what a report carries."""
         return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
-
-
-class ParticipantNotice(TypedDict):
-    """The arguments of `Study` that are for people; None for a table that is not there."""
-
-    organiser: Organiser | None
-    notice: Notice | None
-    consent: Consent | None
-
-
-def read(
-    f: ValidationErrors, tables: Mapping[str, Any], closes: datetime | None
-) -> ParticipantNotice:
-    """The arguments of `Study` that are for people; None for a table that is not there."""
-    organiser = _table(
-        f,
-        tables,
-        "organiser",
-        {
-            "name": lambda path, value: f.text(path, value, 200),
-            "address": lambda path, value: f.text(path, value, 500),
-            "contact": lambda path, value: f.text(path, value, 200),
-            "data_protection_contact": lambda path, value: f.text(path, value, 200),
-        },
-    )
-    notice = _table(
-        f,
-        tables,
-        "notice",
-        {
-            "purpose": lambda path, value: f.text(path, value, 2_000),
-            "legal_basis": lambda path, value: f.text(path, value, 2_000),
-            "who_sees": lambda path, value: f.text(path, value, 2_000),
-            "retention": f.time,
-            "text": lambda path, value: f.text(path, value, LONGEST, paragraphs=True),
-            "link": f.url,
-        },
-    )
-    if closes and notice and notice.get("retention") and notice["retention"] <= closes:
-        why = "reports would be erased while people still answer"
-        at: Path = ("notice", "retention")
-        f.reject(at, "be later than study.closes", tables["notice"]["retention"], why)
-    consent = _table(
-        f,
-        tables,
-        "consent",
-        {
-            "text": lambda path, value: f.text(path, value, LONGEST, paragraphs=True),
-            "version": lambda path, value: _version(f, path, value),
-        },
-    )
-    return ParticipantNotice(
-        organiser=None if organiser is None else Organiser(**organiser),
-        notice=None if notice is None else Notice(**notice),
-        consent=None if consent is None else Consent(**consent),
-    )
-
-
-def _table(
-    f: ValidationErrors, tables: Mapping[str, Any], name: str, checks: Mapping[str, Check]
-) -> dict[str, Any] | None:
-    """Every key of a table that is there; something empty for each one that must be and is not."""
-    value = tables.get(name, ABSENT)
-    if value is ABSENT:
-        return None
-    required, _ = fields.of(name)
-    table = f.table((name,), value, *fields.of(name))
-    values = {key: check((name, key), table[key]) for key, check in checks.items() if key in table}
-    return dict.fromkeys(required, "") | values
-
-
-def _version(f: ValidationErrors, path: Path, value: object) -> str:
-    if isinstance(value, str) and CONSENT_VERSION.fullmatch(value):
-        return value
-    f.reject(path, "be 1 to 16 letters, digits, dots, dashes or underscores in quotes", value)
-    return ""
 
 
 def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:

@@ -31,8 +31,8 @@ from pdml.node.daemon.nats_transport import (
 )
 from pdml.ownership import check_ours
 from pdml.study import Relay, Study
-from pdml.study.definition import read_text
 from pdml.study.schema import toml_edit
+from pdml.study.schema.toml_lines import read_text
 
 CONFIG = "relay.conf"
 OLDEST = (2, 11, 0)  # nats-server with TLS from the first byte (handshake_first)

@@ -33,8 +33,8 @@ from pdml.node.job.participant import TrainingData
 from pdml.node.storage.journal import Journal
 from pdml.ownership import check_ours
 from pdml.study import Study, frozen_dataset
-from pdml.study.definition import read_text
 from pdml.study.schema import budget_checks
+from pdml.study.schema.toml_lines import read_text
 from pdml.study.schema.validation import ValidationErrors
 
 CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (

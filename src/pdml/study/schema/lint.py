@@ -12,9 +12,9 @@ from pdml.encoding.attributes import Category
 from pdml.errors import BudgetExceeded, StudyError
 from pdml.mechanisms.label_flip import is_weak
 from pdml.study import Study, participant_notice, study_summary
-from pdml.study.definition import line_of, parse, read_text
-from pdml.study.schema import parse_study, trainable
+from pdml.study.schema import trainable
 from pdml.study.schema.toml_lines import Path as Key
+from pdml.study.schema.toml_lines import line_of, parse, read_text
 
 MANY_FEATURES = 1_000  # above, training in the shape of the paper becomes slow and its noise large
 
@@ -69,8 +69,7 @@ def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> L
         document, where = parse(text, source)
     except StudyError as error:
         return LintResult(study=None, mistakes=error.mistakes)
-    _, mistakes = parse_study.read(document)
-    if mistakes:
+    if mistakes := Study.mistakes_in(document):
         return LintResult(study=None, mistakes=_by_line(mistakes, where))
     study = Study.from_text(text, source)
     refused = trainable.mistakes(study)

@@ -1,120 +1,40 @@
-"""A study as a commented study.toml, for people to go on with."""
+"""A study as a commented study.toml, and a new one from the few things that only its author knows;
+everything else is proposed.
+"""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pdml.encoding.encoder import LATEST, Attribute
+from pdml.encoding.maps import FeatureMap, to_dict
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.definition import Study
+from pdml.study.schema import trainable
+from pdml.study.schema.servers import Topology
+from pdml.study.schema.study_file import TABLES, keys_of
+from pdml.study.schema.validation import ValidationErrors
 
+SERVERS = ("alice", "bob", "carol")
+MENU = (0.4, 1.0, 2.0)
+FEATURES_EPSILON = 1.0
+LEAK = (
+    "TAKEN FROM THE DATA: whoever is extreme or rare shows here. Replace it by what can "
+    "be known without any record."
+)
 _HEAD = """\
-# The contract of a study: everybody who takes part has the same file. `pdml study check` finds its
+# The terms of a study: everybody who takes part has the same file. `pdml study check` finds its
 # mistakes, `pdml study show` says in words what it means. Its hash travels with every report and
 # every training message, so a change after the first report makes it another study.
 """
-_COMMENTS = {
-    "study": "",
-    "organiser": """\
-# Who answers for the study: people read it first, and it stands on their receipt.
-""",
-    "notice": """\
-# What people are told of what becomes of their answers. When retention comes, collection services
-# erase all reports, as if everybody had withdrawn.
-""",
-    "consent": """\
-# What people tick before they answer. Every report carries the version, and the sha256 of the text.
-""",
-    "label": """\
-# What people keep secret: chance decides on the device what is sent in its place. The smaller
-# epsilon, the more seldom it is the true answer. The first on the menu is the floor, because a
-# report with a small epsilon weighs more in training. Above 2.944438 a report can make people more
-# than 95% sure: a study that wants that says accept_weak = true.
-""",
-    "encoder": """\
-# How answers become features. missing_values = ["NA", "?"] says what stands for no answer in
-# tables, besides an empty cell.
-""",
-    "attributes": """\
-# What the model predicts from. The own server can read these answers. Ranges and levels are decided
-# beforehand, never taken from people's records: answers outside a range are moved to its ends,
-# other levels cannot be given. A number with whole = true takes no fractions.
-# Most people lie within typical ± spread (by default the middle of the range and a sixth of its
-# width): the nearer to the truth, the better the model. Write what you expect without looking.
-# People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
-""",
-    "maps": """\
-# Further features that devices make of the answers; the own server can read these, too.
-""",
-    "servers": """\
-# Who collects and trains. The order numbers the servers.
-""",
-    "topology": """\
-# Who talks to whom in training: edges = [["a", "b"], ...], or kind = "ring" or "complete".
-""",
-    "budget": """\
-# The most that all other servers together may learn about one person, from all trainings; a job
-# that would exceed it is refused. It must end: limit features (or labels, below the menu's floor).
-# colluding = k limits what any k of them together may learn, instead of all: only for sums.
-""",
-    "plan": """\
-# How to train. `pdml plan` proposes settings that meet a budget.
-""",
-    "languages": """\
-# The texts in other languages, for the form. Each says all that the study says in its own; names,
-# classes and levels stay what they are in reports and tables.
-""",
-    "relay": """\
-# Where nodes meet; the fingerprint is that of the public key in its certificate.
-""",
-}
-
-_PEOPLE = ("organiser", "notice", "consent")
-_UPPER = (*_PEOPLE, "label", "encoder", "attributes", "maps", "languages")
-_TIMES = ("opens", "closes", "retention")
-
-_LATER = {
-    "organiser": """\
-# [organiser]
-# name = "..."
-# address = "..."
-# contact = "..."
-# data_protection_contact = "..."
-""",
-    "notice": """\
-# [notice]
-# purpose = "..."
-# legal_basis = "..."
-# who_sees = "..."
-# retention = 2030-01-01T00:00:00Z
-# link = "https://..."
-""",
-    "consent": """\
-# [consent]
-# text = "..."
-# version = "1"
-""",
-    "budget": """\
-# [budget]
-# features = { epsilon = 1, delta = 1e-6 }
-""",
-    "plan": """\
-# [plan]
-# rounds = 30
-""",
-}
 
 
 def plain(study: Study) -> str:
     """The TOML text without a word of comment: a function of the study alone."""
     document = study.to_dict()
-    parts = [_table("study", document["study"])]
-    for key in (*_UPPER, "servers", "topology", "budget", "plan", "relay"):
-        if isinstance(document.get(key), list):
-            parts += [_table(f"[{key}]", item) for item in document[key]]
-        elif key in document:
-            parts.append(_table(key, document[key]))
-    return "\n".join(parts)
+    return "\n".join(text for name in document for text in _write(study, name, document))
 
 
 def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
@@ -131,43 +51,40 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     str
         `Study.from_text` gives the study back.
     """
-    document = study.to_dict()
-    parts = [_HEAD, _table("study", document["study"])]
-    for key in _PEOPLE:
-        parts.append(_COMMENTS[key] + _written(key, document))
-    for key in ("label", "encoder"):
-        if key in document:
-            parts.append(_COMMENTS[key] + _table(key, document[key]))
-    for key in ("attributes", "maps", "languages", "servers"):
-        if key not in document:
-            continue
-        tables = []
-        for item in document[key]:
-            note = (notes or {}).get(item["name"], "") if key == "attributes" else ""
-            tables.append((f"#\n# {note}\n" if note else "") + _table(f"[{key}]", item))
-        parts.append(_COMMENTS[key] + "\n".join(tables))
-    for key in ("topology", "budget", "plan"):
-        parts.append(_COMMENTS[key] + _written(key, document))
-    if "relay" in document:
-        parts.append(_COMMENTS["relay"] + _table("relay", document["relay"]))
+    document, parts = study.to_dict(), [_HEAD]
+    for name, table in TABLES.items():
+        comment = "".join(f"# {line}\n" for line in table.comment.splitlines())
+        examples = {} if "." in name else keys_of(name, type(study))
+        lines = [f"# {key} = {entry.example}\n" for key, entry in examples.items() if entry.example]
+        if name in document:
+            texts = _write(study, name, document)
+            if name == "attributes" and notes:
+                above = (notes.get(item["name"], "") for item in document[name])
+                pairs = zip(above, texts, strict=True)
+                texts = [f"#\n# {note}\n{text}" if note else text for note, text in pairs]
+            parts.append(comment + "\n".join(texts))
+        elif lines:
+            parts.append(f"{comment}# [{name}]\n{''.join(lines)}")
     return "\n".join(parts)
 
 
 def plan_table(study: Study, plan: TrainingPlan) -> str:
     """The lines by which a study settles a plan."""
-    return _table("plan", replace(study, plan=plan, plan_settings=()).to_dict()["plan"])
+    study = replace(study, plan=plan, plan_settings=())
+    return _write(study, "plan", study.to_dict())[0]
 
 
-def _written(key: str, document: Mapping[str, Any]) -> str:
-    """A table, or how it would look."""
-    return _table(key, document[key]) if key in document else _LATER[key]
-
-
-def _table(header: str, values: Mapping[str, Any]) -> str:
-    lines = (
-        f"{key} = {value if key in _TIMES else _value(value)}\n" for key, value in values.items()
-    )
-    return f"[{header}]\n" + "".join(lines)
+def _write(study: Study, name: str, document: Mapping[str, Any]) -> list[str]:
+    """The text of a table, or of each of several."""
+    many = TABLES[name].many
+    keys = keys_of(name, type(study))
+    times = {key for key, entry in keys.items() if entry.read is ValidationErrors.time}
+    header = f"[[{name}]]\n" if many else f"[{name}]\n"
+    texts = []
+    for table in document[name] if many else [document[name]]:
+        values = {key: item if key in times else _value(item) for key, item in table.items()}
+        texts.append(header + "".join(f"{key} = {text}\n" for key, text in values.items()))
+    return texts
 
 
 def _value(value: Any) -> str:
@@ -180,3 +97,103 @@ def _value(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return repr(value)
+
+
+def new_study(
+    *,
+    title: str,
+    question: str,
+    classes: Sequence[str],
+    attributes: Sequence[Attribute],
+    servers: Sequence[str] = SERVERS,
+    id: str = "",
+    menu: Sequence[float] = MENU,
+    default: float | None = None,
+    accept_weak: bool = False,
+    topology: str = Topology.RING,
+    features_epsilon: float = FEATURES_EPSILON,
+    labels_epsilon: float | None = None,
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
+    notices: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Study:
+    """A study of what only its author knows; `render` writes it with comments.
+
+    Parameters
+    ----------
+    title : str
+        What people read first.
+    question : str
+        The question whose answer is kept secret.
+    classes : sequence of str
+        Its possible answers.
+    attributes : sequence of Number or Category
+        What the model predicts from, with ranges, typical values and levels that can be known
+        without a record.
+    servers : sequence of str
+        Names, or NAME=URL; a name alone gets a placeholder for its address.
+    id : str
+        A short name, by default from the title.
+    menu : sequence of float
+        Epsilons to choose from, ascending.
+    default : float, optional
+        The one suggested, by default the middle of the menu.
+    accept_weak : bool
+        Take epsilons above 2.944438, which hardly protect.
+    topology : str
+        Who talks to whom: "ring" or "complete".
+    features_epsilon, labels_epsilon : float
+        The budget: the most that all other servers together may learn about one person from all
+        trainings.
+    missing_values : sequence of str
+        What stands for no answer in tables.
+    maps : sequence of maps
+        Further features (`pdml.encoding.maps`).
+    notices : mapping, optional
+        The tables ``organiser``, ``notice`` and ``consent`` (`pdml.study.participant_notice`),
+        without which nobody may be asked by it.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    StudyError
+        With every mistake.
+    UntrainableStudy
+        If nobody could ever train under it.
+    """
+    limits = {"features": features_epsilon, "labels": labels_epsilon}
+    document = {
+        "study": {"id": id or _slug(title), "title": title},
+        "label": {
+            "question": question,
+            "classes": list(classes),
+            "epsilon": {
+                "menu": list(menu),
+                "default": menu[len(menu) // 2] if default is None else default,
+                "accept_weak": accept_weak,
+            },
+        },
+        "encoder": {"version": LATEST, "missing_values": list(missing_values)},
+        "attributes": [attribute.to_dict() for attribute in attributes],
+        **({"maps": [to_dict(feature_map) for feature_map in maps]} if maps else {}),
+        **(notices or {}),
+        "servers": [server_table(text) for text in servers],
+        "topology": {"kind": topology},
+        "budget": {row: {"epsilon": most} for row, most in limits.items() if most is not None},
+    }
+    study = Study.from_document(document, "what was asked for")
+    trainable.check(study)
+    return study
+
+
+def server_table(text: str) -> dict[str, str]:
+    """One of [[servers]] from NAME or NAME=URL."""
+    name, _, url = text.partition("=")
+    return {"name": name, "url": url or f"https://{name}.example"}
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:63].strip("-") or "study"

@@ -12,9 +12,9 @@ from os import PathLike, fspath
 
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
-from pdml.study.definition import Study, parse, read_text
-from pdml.study.schema.parse_servers import Relay, ServerEntry
-from pdml.study.schema.toml_lines import Path
+from pdml.study.definition import Study
+from pdml.study.schema.servers import Relay, ServerEntry
+from pdml.study.schema.toml_lines import Path, parse, read_text
 
 
 def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, source: str) -> str:

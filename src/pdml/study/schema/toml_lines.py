@@ -5,8 +5,19 @@ The text must be valid TOML (`tomllib` has accepted it), so that scanning needs 
 own.
 """
 
+import os
 import re
 import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pdml.errors import InvalidInput, StudyError, because
+from pdml.files import open_file
+from pdml.formats import decode
+
+MOST_BYTES = 1 << 22  # of a study file: a thousand servers with their keys
 
 Path = tuple[str | int, ...]
 
@@ -17,6 +28,54 @@ _TEXT = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'", re.DOTALL
 )
 _PLAIN = re.compile(r"[^,\]}#\r\n]+")  # numbers, truth values and times, in which spaces may stand
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a study file: UTF-8, and not endless."""
+    source = os.fspath(path)
+    try:
+        with open_file(source) as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {source}: {because(error)}") from None
+    if len(data) > MOST_BYTES:
+        raise StudyError(source, [(0, f"the file must be at most {MOST_BYTES:,} bytes long")])
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        why = "the file must be UTF-8 text, got other bytes: save it again as UTF-8"
+        raise StudyError(source, [(line, why)]) from None
+
+
+def parse(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
+    """The document and the line of every path in it; text that is not TOML is a `StudyError`."""
+    try:
+        document = decode(text, by=tomllib.loads)
+        return document, lines(text)
+    except msgspec.DecodeError as error:
+        if " (at " in str(error):
+            message, line = _located(str(error), text)
+            raise StudyError(source, [(line, f"this is not TOML: {message}")]) from None
+        raise StudyError(
+            source, [(0, "the file holds a number or a nesting that nobody can read")]
+        ) from None
+
+
+def line_of(path: Path, where: Mapping[Path, int]) -> int:
+    """The line of a path, or of the nearest table around it."""
+    while path and path not in where:
+        path = path[:-1]
+    return where.get(path, 1)
+
+
+def _located(message: str, text: str) -> tuple[str, int]:
+    """tomllib says "... (at line 3, column 7)" or "... (at end of document)"."""
+    reason, _, place = message.rpartition(" (at ")
+    if place.startswith("line "):
+        line, column = (int("".join(filter(str.isdigit, part))) for part in place.split(","))
+        return f"{reason[:1].lower()}{reason[1:]} (column {column})", line
+    return f"{reason[:1].lower()}{reason[1:]} (at the end)", text.rstrip("\n").count("\n") + 1
 
 
 def lines(text: str) -> dict[Path, int]:

@@ -17,6 +17,7 @@ from pdml.study.schema.toml_lines import Path
 from pdml.tables import quote
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+_DIGITS = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
 
 Mistake = tuple[Path, str]
@@ -150,6 +151,13 @@ class ValidationErrors:
             "a letter or digit",
             value,
         )
+        return ""
+
+    def digits(self, path: Path, value: object) -> str:
+        """64 hexadecimal digits: a key, a hash, a fingerprint."""
+        if isinstance(value, str) and _DIGITS.fullmatch(value):
+            return value
+        self.reject(path, "be 64 hexadecimal digits, letters in lower case", value)
         return ""
 
     def number(self, path: Path, value: object) -> float | None:

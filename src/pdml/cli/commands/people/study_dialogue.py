@@ -148,12 +148,11 @@ def _distinct(f: "ValidationErrors", text: str, others: tuple[str, ...]) -> None
 
 
 def _servers() -> list[str]:
-    from pdml.study.schema.draft import server_table
-    from pdml.study.schema.fields import MOST_SERVERS
-    from pdml.study.schema.parse_servers import read_servers
+    from pdml.study.schema.servers import read_servers
+    from pdml.study.schema.template import server_table
 
     def good(f: "ValidationErrors", text: str) -> None:
-        read_servers(f, [server_table(part) for part in split(text)], MOST_SERVERS)
+        read_servers(f, [server_table(part) for part in split(text)])
 
     return split(ask("Names of the servers, separated by commas", good, "alice,bob,carol"))
 

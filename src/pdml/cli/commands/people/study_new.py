@@ -82,8 +82,7 @@ def new(
     """
     from pdml.cli import column_options
     from pdml.files import atomic_write
-    from pdml.study.schema.draft import FEATURES_EPSILON, LEAK, new_study
-    from pdml.study.schema.template import render
+    from pdml.study.schema.template import FEATURES_EPSILON, LEAK, new_study, render
 
     outputs.check([file], force=force)
     answers: dict[str, Any] = {"title": title, "question": question}
@@ -156,7 +155,7 @@ def _of_table(
     from pdml.cli import column_options
     from pdml.encoding.declarations import by_name, encoder_for
     from pdml.errors import UndeclaredColumns
-    from pdml.study.schema.draft import SERVERS
+    from pdml.study.schema.template import SERVERS
     from pdml.tables import read_table
     from pdml.tables.roles import Roles
 
