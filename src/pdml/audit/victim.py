@@ -26,7 +26,7 @@ from pdml.numerics.admm import labels
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.study.schema.parse_servers import ServerEntry
+from pdml.study.schema.servers import ServerEntry
 from pdml.training.engines.processes import run_parallel
 from pdml.training.server import Node, Server
 
