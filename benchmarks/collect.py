@@ -34,7 +34,7 @@ sys.path.insert(
 from example_study import STUDY
 
 from pdml.collector.intake.report_rules import collection_id
-from pdml.collector.storage.stores import open_store
+from pdml.collector.storage import open_store
 from pdml.encoding.encoder import Category, Encoder
 from pdml.study.messages import FORMAT, Report, encode_report, pack_features
 from pdml.study.schema.template import render
@@ -56,7 +56,7 @@ import sys
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from pdml.collector.http.http_server import serve
+from pdml.collector.http.serving import serve
 async def echo(request):
     await request.body()
     return Response(b"x" * 250, status_code=201, media_type="application/json")

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from pdml.collector.storage import report_keys
+from pdml.collector.storage.report_keys import KeyDisk
 
 FULL, IOERR, READONLY = 13, 10, 8  # SQLite's result codes
 
@@ -64,6 +64,33 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(found[1])
 
 
+class LoggedKeyDisk(KeyDisk):
+    """Logs what is done to files of keys too, which SQLite knows nothing of; without ``synced``
+    they never are.
+    """
+
+    def __init__(self, log: list[tuple], *, synced: bool = True) -> None:
+        self._log, self._synced = log, synced
+
+    def write(self, handle: int, data: bytes, offset: int) -> None:
+        super().write(handle, data, offset)
+        self._log.append(("write", _name(handle), offset, bytes(data)))
+
+    def sync(self, handle: int) -> None:
+        super().sync(handle)
+        if self._synced:
+            self._log.append(("sync", _name(handle)))
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        self._log.append(("named", folder.name))
+
+
+def _name(handle: int) -> str:
+    path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+    return f"{path.parent.name}/{path.name}"
+
+
 class Disk:
     """Registers itself as a VFS named ``name``; leaves SQLite's list of them when it is closed.
 
@@ -101,33 +128,6 @@ class Disk:
 
     def close(self) -> None:
         self._sqlite.sqlite3_vfs_unregister(ctypes.byref(self._vfs))
-
-    def watch_keys(self, monkeypatch, *, synced: bool = True) -> None:
-        """Log what is done to files of keys too, which SQLite knows nothing of; without ``synced``
-        they never are.
-        """
-        write, sync, name_it = report_keys._write, report_keys._sync, report_keys.sync_folder
-
-        def name(handle: int) -> str:
-            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
-            return f"{path.parent.name}/{path.name}"
-
-        def on_write(handle: int, data: bytes, offset: int) -> None:
-            write(handle, data, offset)
-            self.log.append(("write", name(handle), offset, bytes(data)))
-
-        def on_sync(handle: int) -> None:
-            sync(handle)
-            if synced:
-                self.log.append(("sync", name(handle)))
-
-        def on_name(folder: Path) -> None:
-            name_it(folder)
-            self.log.append(("named", folder.name))
-
-        monkeypatch.setattr(report_keys, "_write", on_write)
-        monkeypatch.setattr(report_keys, "_sync", on_sync)
-        monkeypatch.setattr(report_keys, "sync_folder", on_name)
 
     def mark(self, what: object) -> None:
         """Note in the log that something has been promised to the outside world."""

@@ -19,8 +19,8 @@ from consortium import MASKED, SUMS
 from results import sentences
 
 from pdml import Study, __version__, load_model
+from pdml.collector.storage.records import CollectionId
 from pdml.collector.storage.sqlite import SqliteStore
-from pdml.collector.storage.store import CollectionId
 from pdml.consortium.evaluation_release import combine_evaluations
 from pdml.device import receipt as saved_receipts
 from pdml.device import simulated_participants

@@ -13,9 +13,10 @@ import pytest
 from example_study import STUDY
 
 from pdml import ownership
-from pdml.collector.http.operator_token import operator_token
+from pdml.collector.http.operator_routes import operator_token
+from pdml.collector.intake.report_rules import collection_id
 from pdml.collector.storage.report_keys import KeyRing
-from pdml.collector.storage.sqlite_file import SqliteFile
+from pdml.collector.storage.sqlite import SqliteStore
 from pdml.device import simulated_participants
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 from pdml.node.crypto.signing import create_secret, load_secret
@@ -82,7 +83,7 @@ FOLDER_TRICKS = [
 
 
 def _collection(folder: Path) -> None:
-    SqliteFile(folder / "reports.db", lambda db: True).close()
+    SqliteStore(folder / "reports.db", collection_id(STUDY, "alice")).close()
 
 
 def _keys(folder: Path) -> None:
@@ -269,13 +270,11 @@ def test_what_sqlite_would_read_beside_a_database_is_checked(end, trick, reason,
 
 
 def test_what_comes_to_stand_beside_an_open_database_is_noticed_by_the_next_connection(tmp_path):
-    file = SqliteFile(tmp_path / "reports.db", lambda db: True)
+    store = SqliteStore(tmp_path / "reports.db", collection_id(STUDY, "alice"))
+    store.close()
     (tmp_path / "reports.db-wal").symlink_to(tmp_path / "elsewhere")
-    with (
-        pytest.raises(StorageUnavailable, match=r"reports\.db-wal is a symbolic link"),
-        file.connection(),
-    ):
-        pass
+    with pytest.raises(StorageUnavailable, match=r"reports\.db-wal is a symbolic link"):
+        store.totals()
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -16,8 +16,8 @@ from running import run
 
 from pdml.cli.commands.people.collect import collect
 from pdml.collector.intake.report_rules import Rules, collection_id
+from pdml.collector.storage.records import Entry
 from pdml.collector.storage.sqlite import SqliteStore
-from pdml.collector.storage.store import Entry
 from pdml.study import ServerEntry
 from pdml.study.frozen_dataset import open_frozen
 from pdml.study.messages import encode_report

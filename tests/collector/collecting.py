@@ -25,9 +25,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from example_study import ASKING, STUDY
 from reporting import make_report
 
+from pdml.clock import SystemClock
 from pdml.collector.intake.report_rules import Rules
+from pdml.collector.storage.records import Entry
 from pdml.collector.storage.report_keys import PAGE, SLOT
-from pdml.collector.storage.store import Entry
 from pdml.study import Study
 from pdml.study.messages import encode_report
 from pdml.study.schema.template import render
@@ -104,6 +105,30 @@ def opens(keys: list[bytes], id: bytes, sealed: bytes) -> int:
             AESGCM(key).decrypt(bytes(12), sealed, id)
             count += 1
     return count
+
+
+class Clock(SystemClock):
+    """Dates stand still until somebody moves them."""
+
+    def __init__(self, time: float = NOW) -> None:
+        self.time = time
+
+    def now(self) -> float:
+        return self.time
+
+
+class Slept(Clock):
+    """Stands still altogether; whoever waits does not, and it is noted."""
+
+    def __init__(self, time: float = NOW) -> None:
+        super().__init__(time)
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep_async(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
 
 class InProcess:

@@ -5,7 +5,7 @@ that are problems.
 import asyncio
 import hashlib
 
-from collecting import NOW, TRIAL, InProcess
+from collecting import TRIAL, Clock, InProcess
 
 from pdml.collector.http import application
 from pdml.study.messages import PROBLEMS
@@ -13,14 +13,6 @@ from pdml.study.messages import PROBLEMS
 OPERATOR = "a-token-of-the-operator"
 JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
-
-
-class Clock:
-    def __init__(self):
-        self.now = NOW
-
-    def __call__(self):
-        return self.now
 
 
 def create(store, **options):

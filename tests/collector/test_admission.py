@@ -6,11 +6,11 @@ import secrets
 from datetime import UTC, datetime
 
 import pytest
-from collecting import NOW, TRIAL, report
-from conversation import JSON, Clock, assert_problem, send, talk
+from collecting import NOW, TRIAL, Clock, report
+from conversation import JSON, assert_problem, send, talk
 
 from pdml.collector.intake.report_rules import hash_token
-from pdml.collector.storage.store import State
+from pdml.collector.storage.records import State
 from pdml.errors import StorageUnavailable
 
 EARLY, LATE = (
@@ -41,7 +41,7 @@ def test_admission_is_what_a_report_would_meet(sqlite, state, now):
     if state is State.FROZEN:
         sqlite.freeze(1)
     clock = Clock()
-    clock.now = now
+    clock.time = now
     seen = set()
     for require in (True, False):
         tokens = ("", used, secrets.token_hex(16), fresh.pop(), "ab")

@@ -6,8 +6,8 @@ import json
 import secrets
 
 import pytest
-from collecting import TRIAL, InProcess, report
-from conversation import JSON, NDJSON, Clock, assert_problem, create, send, talk
+from collecting import TRIAL, Clock, InProcess, report
+from conversation import JSON, NDJSON, assert_problem, create, send, talk
 
 from pdml.collector.intake.report_rules import hash_id, hash_token
 from pdml.study.messages import MAX_BATCH
@@ -20,7 +20,7 @@ class TestReports:
 
         async def conversation(client):
             first = await send(client, line)
-            clock.now += 7200
+            clock.time += 7200
             return (
                 first,
                 await send(client, line),
@@ -104,7 +104,7 @@ class TestReports:
 
         async def conversation(client):
             await send(client, line)
-            clock.now = moment
+            clock.time = moment
             return await send(client, line), await send(client, report())
 
         again, new = talk(sqlite, conversation, clock=clock)

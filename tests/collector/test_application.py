@@ -8,8 +8,8 @@ import logging
 import secrets
 
 import pytest
-from collecting import TRIAL, marked, report
-from conversation import NDJSON, OPERATOR, Clock, assert_problem, send, talk
+from collecting import TRIAL, Clock, marked, report
+from conversation import NDJSON, OPERATOR, assert_problem, send, talk
 
 from pdml.collector.intake.report_rules import hash_token
 from pdml.errors import StorageUnavailable
@@ -222,7 +222,7 @@ class TestOperator:
             entered = await client.post("/operator", data={"token": OPERATOR})
             cookie = {"cookie": entered.headers["set-cookie"].partition(";")[0]}
             inside = await client.get("/operator", headers=cookie)
-            clock.now += 13 * 3600
+            clock.time += 13 * 3600
             return entered, inside, await client.get("/operator", headers=cookie)
 
         entered, inside, late = talk(sqlite, conversation, clock=clock, secure=True)

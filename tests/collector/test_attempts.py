@@ -4,13 +4,13 @@ import asyncio
 import secrets
 
 import pytest
-from collecting import report
+from collecting import Slept, report
 from conversation import JSON, NDJSON, send, talk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.collector.http import attempts as module
-from pdml.collector.http.attempts import LONGEST, Attempts
+from pdml.collector.http import clients as module
+from pdml.collector.http.clients import LONGEST, Attempts
 from pdml.collector.intake.report_rules import hash_token
 from pdml.errors import InvalidInput
 from pdml.study.messages import Admission, problem
@@ -18,23 +18,9 @@ from pdml.study.messages import Admission, problem
 UNKNOWN = problem("token_unknown")
 
 
-class Time:
-    """A clock that only sleeping moves."""
-
-    def __init__(self):
-        self.now = 1000.0
-        self.slept = []
-
-    def __call__(self):
-        return self.now
-
-    async def sleep(self, seconds):
-        self.slept.append(seconds)
-
-
 def slowing(per_minute=20):
-    time = Time()
-    return time, Attempts(per_minute, clock=time, sleep=time.sleep)
+    time = Slept(1000.0)
+    return time, Attempts(per_minute, clock=time)
 
 
 def tries(attempts, host, answers=(UNKNOWN,)):
@@ -53,7 +39,7 @@ def test_a_few_are_free_then_each_waits_its_turn():
     for _ in range(10):
         tries(attempts, "192.0.2.1")
     assert max(time.slept) == pytest.approx(LONGEST) and attempts.slowed == 11
-    time.now += 65.1  # all of it has drained
+    time.time += 65.1  # all of it has drained
     tries(attempts, "192.0.2.1")
     assert attempts.slowed == 11
 
@@ -69,7 +55,7 @@ def test_the_wait_is_that_of_a_bucket(visits, per_minute):
     rate = per_minute / 60
     level = 0.0
     for pause, count in visits:
-        time.now += pause
+        time.time += pause
         level = min(max(level - pause * rate, 0.0) + count, per_minute + LONGEST * rate)
         before = len(time.slept)
         tries(attempts, "192.0.2.1", (UNKNOWN,) * count)
@@ -109,7 +95,7 @@ def test_memory_is_bounded_and_short(monkeypatch):
     for i in range(1000):
         tries(attempts, f"198.51.{i // 256}.{i % 256}")
     assert len(attempts._levels) == 100 and attempts.counted == 1000
-    time.now += 66
+    time.time += 66
     tries(attempts, "192.0.2.1")
     assert list(attempts._levels) == ["192.0.2.1"]  # nobody else's bucket holds anything any more
 

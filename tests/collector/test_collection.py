@@ -9,7 +9,7 @@ from example_study import STUDY
 
 from pdml.collector.collection import Collection
 from pdml.collector.intake.report_rules import collection_id
-from pdml.collector.storage.stores import open_store
+from pdml.collector.storage import open_store
 from pdml.errors import DataError, InvalidInput, UntrainableStudy
 
 

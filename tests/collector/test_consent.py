@@ -9,9 +9,9 @@ import pytest
 from collecting import AGREED, TRIAL, alter, entry, report
 from conversation import assert_problem, send, talk
 
-from pdml.collector.export_dataset import export
+from pdml.collector.collection import export
 from pdml.collector.intake.report_rules import collection_id
-from pdml.collector.storage.store import STORED
+from pdml.collector.storage.records import STORED
 
 ALICE = collection_id(AGREED, "alice")
 NOTHING = {"consent": "", "consent_version": ""}
@@ -51,14 +51,8 @@ def test_hash_and_version_are_kept_with_the_report_and_sealed(open_store, tmp_pa
     assert store.commit(entries) == [STORED] * 3
     agreed = bytes.fromhex(AGREED.consent.digest) + b"2026-03".ljust(16, b"\0")
     for each in entries:
-        with store._sealing() as held:
-            db = held[0] if open_store.kind == "postgres" else held
-            known = (
-                "SELECT key, sealed FROM pdml_reports WHERE id = %s"
-                if open_store.kind == "postgres"
-                else "SELECT key, sealed FROM ids JOIN reports USING (key) WHERE id = ?"
-            )
-            key, sealed = db.execute(known, (each.id,)).fetchone()
+        with store._reading() as db:
+            key, sealed = db.execute(store.FIND, (each.id,)).fetchone()
         content = store._vault.open(key, each.id, sealed)
         assert content.consent == each.consent == agreed
         assert (content.epsilon, content.features) == (each.epsilon, each.features)

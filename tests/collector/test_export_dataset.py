@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from collecting import TRIAL, entry, mark_of, marked, report
 
-from pdml.collector.export_dataset import export
-from pdml.collector.storage.store import State
+from pdml.collector.collection import export
+from pdml.collector.storage.records import State
 from pdml.errors import DataError, InvalidInput
 from pdml.study.frozen_dataset import open_frozen
 
@@ -111,7 +111,7 @@ def test_another_digest_than_the_first_is_refused(store, tmp_path):
 def alter(open_store, statement, *values):
     if open_store.kind == "sqlite":
         with contextlib.closing(sqlite3.connect(open_store.address, isolation_level=None)) as db:
-            assert db.execute(statement.format("ids", *"??"), values).rowcount == 1
+            assert db.execute(statement.format("pdml_ids", *"??"), values).rowcount == 1
     else:
         with psycopg.connect(open_store.address, autocommit=True) as db:
             assert db.execute(statement.format("pdml_reports", "%s", "%s"), values).rowcount == 1
@@ -120,7 +120,7 @@ def alter(open_store, statement, *values):
 def test_memory_does_not_grow_with_the_reports(open_store, tmp_path, monkeypatch):
     """With chunks of 100 rows, ten times the reports take the memory of one chunk, not of all."""
     monkeypatch.setattr(
-        importlib.import_module("pdml.collector.export_dataset"),
+        importlib.import_module("pdml.collector.collection"),
         "_CHUNK_BYTES",
         100 * 4 * TRIAL.width,
     )

@@ -22,8 +22,8 @@ from disk import FULL, IOERR, READONLY
 
 from pdml.collector.intake.report_rules import collection_id, hash_id
 from pdml.collector.storage.postgres import PostgresStore
+from pdml.collector.storage.records import FORMAT, STORED
 from pdml.collector.storage.sqlite import SqliteStore
-from pdml.collector.storage.store import FORMAT, STORED
 from pdml.errors import InvalidInput, StorageUnavailable
 
 ALICE = collection_id(TRIAL, "alice")
@@ -110,7 +110,9 @@ def fill_and_recover(service: Process, give_room) -> None:
     assert service.stop() == 0
     assert acknowledged
     with contextlib.closing(sqlite3.connect(service.database)) as db:
-        ids = {row[0] for row in db.execute("SELECT id FROM ids JOIN reports USING (key)")}
+        ids = {
+            row[0] for row in db.execute("SELECT id FROM pdml_ids JOIN pdml_reports USING (key)")
+        }
     sent = {
         hash_id(line.partition(b'"id":"')[2][:32].decode()) for line in (*acknowledged, refused[0])
     }
@@ -231,7 +233,8 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path):
         SqliteStore(tmp_path / "other.db", ALICE)
     SqliteStore(tmp_path / "newer.db", ALICE).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as db:
-        db.execute(f"PRAGMA user_version = {FORMAT.version + 1}")
+        db.execute("UPDATE pdml_collection SET schema = ?", [FORMAT.version + 1])
+        db.commit()
     with pytest.raises(InvalidInput, match="a pdml newer than"):
         SqliteStore(tmp_path / "newer.db", ALICE)
 

@@ -20,6 +20,7 @@ from collecting import Process, report
 from conversation import JSON
 
 from pdml.collector.http import guard as guarding
+from pdml.collector.http.listener import Listener
 
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"  # addresses of clients
 QUICK = ("--open", "--head-timeout", "1", "--body-timeout", "1", "--write-timeout", "1")
@@ -372,12 +373,12 @@ def test_a_request_that_begins_when_the_service_stops_is_not_waited_for_either(m
 
     async def stopped():
         guard, here = guarding.Guard(), socket.create_server((HERE, 0))
-        listening = guard.listen(asyncio.Protocol, here, None)
+        listener = Listener(guard, asyncio.Protocol, here)
         reader, writer = await asyncio.open_connection(*here.getsockname())
         while not guard.connections:
             await asyncio.sleep(0.01)
         (connection,) = guard._open.values()
-        listening.close()
+        listener.close()
         connection.began()
         told = await asyncio.wait_for(reader.read(), 25)
         writer.close()

@@ -5,11 +5,11 @@ and not to whoever knows a report's id.
 import secrets
 
 import pytest
-from collecting import TRIAL, packed, report
+from collecting import TRIAL, Slept, packed, report
 from conversation import send, talk
 from test_withdrawal import Raw
 
-from pdml.collector.http.attempts import Attempts
+from pdml.collector.http.clients import Attempts
 from pdml.collector.intake.report_rules import hash_id, hash_token
 from pdml.device.client import prepare
 from pdml.device.memo import Memory
@@ -23,10 +23,6 @@ GUESSES = [
     for epsilon in EPSILONS
     for answers in ANSWERS
 ]
-
-
-async def at_once(seconds):
-    """The service slows such a client down: not what is tested here."""
 
 
 async def confirm(client, ids):
@@ -60,7 +56,8 @@ def test_a_copy_of_the_database_and_the_service_together_confirm_no_guess(
         rows, _ = Raw(open_store, tmp_path).rows()  # without the keys
         return await confirm(client, own if knows_ids else [id.hex() for id in rows])
 
-    attempts = Attempts(sleep=at_once)
+    # the service slows such a client down: not what is tested here
+    attempts = Attempts(clock=Slept())
     read, answers = talk(store, conversation, require_tokens=True, attempts=attempts)
     assert read == 0
     assert len(answers) == 1  # whatever the guess, the same words

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from collecting import Process, report
 
-from pdml.collector.http.http_server import check_transport
+from pdml.collector.http.serving import check_transport
 from pdml.errors import InvalidInput
 
 

@@ -7,12 +7,12 @@ import json
 import httpx
 import pytest
 import schemathesis
-from collecting import TRIAL, on_a_thread, report
+from collecting import TRIAL, Slept, on_a_thread, report
 from conversation import create
 from hypothesis import HealthCheck, settings
 from schemathesis import checks
 
-from pdml.collector.http.attempts import Attempts
+from pdml.collector.http.clients import Attempts
 from pdml.collector.http.openapi import document
 from pdml.collector.intake.report_rules import Rules, collection_id
 from pdml.collector.storage.sqlite import SqliteStore
@@ -25,11 +25,8 @@ def service(tmp_path_factory):
         tmp_path_factory.mktemp("openapi") / "reports.db", collection_id(TRIAL, "alice")
     )
 
-    async def at_once(seconds):
-        pass
-
     # what schemathesis makes up is unknown, or repeats an id: answers would come late
-    with on_a_thread(create(store, attempts=Attempts(sleep=at_once))) as url:
+    with on_a_thread(create(store, attempts=Attempts(clock=Slept()))) as url:
         yield url
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pdml.collector.http.operator_token import operator_token
+from pdml.collector.http.operator_routes import operator_token
 from pdml.errors import InvalidInput
 
 GOOD = b"a-token-of-sixteen-letters\n"

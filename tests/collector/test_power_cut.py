@@ -10,12 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-from collecting import NOW, TRIAL, InProcess, mark_of, marked, opens, report, slots
-from disk import Disk
+from collecting import TRIAL, Clock, InProcess, mark_of, marked, opens, report, slots
+from disk import Disk, LoggedKeyDisk
 
 from pdml.collector.http import application
 from pdml.collector.intake.report_rules import collection_id, hash_id
 from pdml.collector.storage.sqlite import SqliteStore
+from pdml.collector.storage.store import Machine
 from pdml.errors import PDMLError
 from pdml.study.messages import decode_report
 
@@ -40,13 +41,18 @@ class Sent:
         return len(self.ids) - 1, line
 
 
-def collect_through(disk: Disk, folder: Path, synchronous: str) -> Sent:
+def collect_through(
+    disk: Disk, folder: Path, synchronous: str, *, synced_keys: bool = True
+) -> Sent:
     """Send reports one by one, together and in batches, and withdraw some, marking each promise
     where it stands in the disk's log.
     """
-    store = SqliteStore(folder / "reports.db", ALICE, synchronous=synchronous, vfs=disk.name)
+    machine = Machine(disk=LoggedKeyDisk(disk.log, synced=synced_keys))
+    store = SqliteStore(
+        folder / "reports.db", ALICE, machine=machine, synchronous=synchronous, vfs=disk.name
+    )
     app = application.create(
-        TRIAL, "alice", store, page=b"", page_headers={}, clock=lambda: NOW, require_tokens=False
+        TRIAL, "alice", store, page=b"", page_headers={}, clock=Clock(), require_tokens=False
     )
     sent = Sent()
 
@@ -71,7 +77,8 @@ def collect_through(disk: Disk, folder: Path, synchronous: str) -> Sent:
     def withdraw(number):
         with closing(sqlite3.connect(folder / "reports.db")) as db:
             ((sealed,),) = db.execute(
-                "SELECT sealed FROM ids JOIN reports USING (key) WHERE id = ?", (sent.ids[number],)
+                "SELECT sealed FROM pdml_ids JOIN pdml_reports USING (key) WHERE id = ?",
+                (sent.ids[number],),
             )
         sent.withdrawn[number] = sealed
         assert store.withdraw(sent.ids[number])
@@ -134,10 +141,8 @@ def moments(disk: Disk, rng: random.Random) -> list[int]:
     return [len(disk.log), *rng.sample(marks, 8), *rng.sample(withdrawn, 6), *anywhere]
 
 
-def test_no_promise_is_broken_with_full_sync(disk, tmp_path, monkeypatch):
-    disk.watch_keys(monkeypatch)
+def test_no_promise_is_broken_with_full_sync(disk, tmp_path):
     sent = collect_through(disk, tmp_path, "FULL")
-    monkeypatch.undo()
     rng = random.Random(5)
     for i, moment in enumerate(moments(disk, rng)):
         for torn in (False, True):
@@ -147,11 +152,9 @@ def test_no_promise_is_broken_with_full_sync(disk, tmp_path, monkeypatch):
             )
 
 
-def test_the_same_test_fails_with_normal_sync(disk, tmp_path, monkeypatch):
+def test_the_same_test_fails_with_normal_sync(disk, tmp_path):
     """Proves that the test above bites."""
-    disk.watch_keys(monkeypatch)
     sent = collect_through(disk, tmp_path, "NORMAL")
-    monkeypatch.undo()
     first = next(
         i for i, entry in enumerate(disk.log) if entry[0] == "mark" and isinstance(entry[1], tuple)
     )
@@ -159,11 +162,9 @@ def test_the_same_test_fails_with_normal_sync(disk, tmp_path, monkeypatch):
     assert broken(disk, sent, tmp_path / "after", acknowledged, None)["lost"] > 0
 
 
-def test_and_with_keys_that_are_not_synced(disk, tmp_path, monkeypatch):
+def test_and_with_keys_that_are_not_synced(disk, tmp_path):
     """Reports without keys, and keys that were destroyed in the memory only."""
-    disk.watch_keys(monkeypatch, synced=False)
-    sent = collect_through(disk, tmp_path, "FULL")
-    monkeypatch.undo()
+    sent = collect_through(disk, tmp_path, "FULL", synced_keys=False)
     assert broken(disk, sent, tmp_path / "none", len(disk.log), None)["lost"] > 0
     rng = random.Random(6)
     torn = [broken(disk, sent, tmp_path / f"{i}", len(disk.log), rng) for i in range(40)]

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pdml.collector.intake.report_rules import Refusal, Rules, hash_id, hash_token
-from pdml.collector.storage.store import Entry
+from pdml.collector.storage.records import Entry
 from pdml.errors import MessageError
 from pdml.study.messages import ADMITTED, PROBLEMS, decode_invitation, decode_report, features_of
 
@@ -46,7 +46,7 @@ def test_a_good_report_becomes_its_entry():
     assert (
         read.token == hash_token("ab" * 16)
         and read.hour == int(NOW // 3600)
-        and read.closed_reason == ""
+        and read.closed_reason is None
     )
 
 
@@ -189,12 +189,12 @@ def test_tokens_are_needed_where_they_are():
     assert isinstance(one(report(token=secrets.token_hex(16)), rules=INVITED), Entry)
 
 
-@pytest.mark.parametrize(("offset", "barred"), [(-1, "too_early"), (0, "")])
+@pytest.mark.parametrize(("offset", "barred"), [(-1, "too_early"), (0, None)])
 def test_the_study_opens(offset, barred):
     assert one(report(), TRIAL.opens.timestamp() + offset).closed_reason == barred
 
 
-@pytest.mark.parametrize(("offset", "barred"), [(-1, ""), (0, "closed")])
+@pytest.mark.parametrize(("offset", "barred"), [(-1, None), (0, "closed")])
 def test_and_closes(offset, barred):
     assert one(report(), TRIAL.closes.timestamp() + offset).closed_reason == barred
 

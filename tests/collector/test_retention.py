@@ -7,14 +7,14 @@ import secrets
 from dataclasses import replace
 
 import pytest
-from collecting import AGREED, NOW, TRIAL, entry, opens, report, slots
-from conversation import Clock, assert_problem, send, talk
+from collecting import AGREED, NOW, TRIAL, Clock, entry, opens, report, slots
+from conversation import assert_problem, send, talk
 from test_withdrawal import Raw
 
-from pdml.collector.collection import Collection
-from pdml.collector.export_dataset import export
+from pdml.collector.collection import Collection, export
 from pdml.collector.intake.report_rules import Rules, collection_id
-from pdml.collector.storage.store import STORED, Ended, State
+from pdml.collector.storage.records import STORED, Ended, State
+from pdml.collector.storage.store import Machine
 from pdml.errors import InvalidInput, StorageUnavailable
 
 ALICE = collection_id(AGREED, "alice")
@@ -94,7 +94,9 @@ def test_what_was_cut_short_is_finished_when_it_is_opened(open_store, tmp_path, 
 
 
 def collection(path, now, **options):
-    return Collection(AGREED, "alice", database=str(path / "r.db"), clock=lambda: now, **options)
+    return Collection(
+        AGREED, "alice", database=str(path / "r.db"), machine=Machine(clock=Clock(now)), **options
+    )
 
 
 def filled(path):
@@ -133,7 +135,7 @@ def test_whoever_opens_it_afterwards_finds_it_erased(tmp_path):
 
 
 def test_a_study_without_retention_is_erased_by_command_alone(tmp_path):
-    place = {"database": str(tmp_path / "r.db"), "clock": lambda: 1e12}
+    place = {"database": str(tmp_path / "r.db"), "machine": Machine(clock=Clock(1e12))}
     with Collection(TRIAL, "alice", create=True, **place) as made:
         made.store.commit(entries(2))
         with pytest.raises(InvalidInput, match="has no retention"):
@@ -160,7 +162,7 @@ def test_a_running_service_erases_when_the_time_has_come(open_store, monkeypatch
         await asyncio.sleep(0.05)
         assert store.totals().reports == 1
         store.set_latest_hour(int(END // 3600) - 1)  # it ran until then
-        clock.now = END
+        clock.time = END
         refused = await send(client, report(AGREED))
         while store.totals().state is not State.ERASED:
             await asyncio.sleep(0.01)
@@ -171,4 +173,4 @@ def test_a_running_service_erases_when_the_time_has_come(open_store, monkeypatch
 
 def test_reports_are_taken_until_then_and_no_longer():
     rules = Rules.of(replace(AGREED, closes=None), require_tokens=False)
-    assert rules.closed_reason(END - 1) == "" and rules.closed_reason(END) == "closed"
+    assert rules.closed_reason(END - 1) is None and rules.closed_reason(END) == "closed"

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdml.collector.intake.report_rules import collection_id, hash_token
+from pdml.collector.storage.records import STORED, Decision, State
 from pdml.collector.storage.sqlite import SqliteStore
-from pdml.collector.storage.store import STORED, Decision, State
 from pdml.errors import InvalidInput, StorageUnavailable
 from pdml.study.messages import decode_report, features_of
 
@@ -293,10 +293,10 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite):
     first, second, third = entry(), entry(), entry()
     assert sqlite.commit_at_once([first]) == [STORED]
     assert sqlite.commit_at_once([first]) is None  # needs a closer look
-    other = sqlite3.connect(sqlite._file.path, isolation_level=None)
+    other = sqlite3.connect(sqlite.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     assert sqlite.commit_at_once([second]) is None
-    other_thread = sqlite3.connect(sqlite._file.path, isolation_level=None, check_same_thread=False)
+    other_thread = sqlite3.connect(sqlite.path, isolation_level=None, check_same_thread=False)
     other.execute("COMMIT")
     other.close()
     other_thread.execute("BEGIN IMMEDIATE")
@@ -305,7 +305,7 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite):
     assert sqlite.commit([second]) == [STORED]
     timer.join()
     other_thread.close()
-    with sqlite._file.lock:
+    with sqlite.lock:
         found = []
         asking = threading.Thread(target=lambda: found.append(sqlite.commit_at_once([third])))
         asking.start()
@@ -321,8 +321,8 @@ def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp
     )
     other.close()
     for end in ("-wal", "-shm"):  # else they would bring the old content back
-        sqlite._file.path.with_name(sqlite._file.path.name + end).unlink(missing_ok=True)
-    os.replace(tmp_path / "other.db", sqlite._file.path)
+        sqlite.path.with_name(sqlite.path.name + end).unlink(missing_ok=True)
+    os.replace(tmp_path / "other.db", sqlite.path)
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match="another database stands in the place"):
             sqlite.commit([entry()])

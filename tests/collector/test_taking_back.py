@@ -4,12 +4,12 @@ import json
 import secrets
 
 import pytest
-from collecting import TRIAL, report
+from collecting import TRIAL, Slept, report
 from conversation import JSON, assert_problem, send, talk
 
-from pdml.collector.http.attempts import Attempts
+from pdml.collector.http.clients import Attempts
 from pdml.collector.intake.report_rules import hash_id
-from pdml.collector.storage.store import State
+from pdml.collector.storage.records import State
 from pdml.study.messages import report_id
 
 CODE = "5e" * 16
@@ -82,12 +82,8 @@ def test_until_the_data_set_is_frozen(open_store, state):
 
 
 def test_whoever_tries_codes_is_slowed_down(sqlite):
-    waits = []
-
-    async def sleep(seconds):
-        waits.append(seconds)
-
-    attempts = Attempts(per_minute=3, clock=lambda: 0.0, sleep=sleep)
+    clock = Slept()
+    attempts = Attempts(per_minute=3, clock=clock)
 
     async def conversation(client):
         await send(client, report(id=ID))
@@ -96,7 +92,9 @@ def test_whoever_tries_codes_is_slowed_down(sqlite):
         return await take_back(client)
 
     assert talk(sqlite, conversation, attempts=attempts).status_code == 200
-    assert attempts.counted == 5 and len(waits) == attempts.slowed == 2  # the good one never waits
+    assert (
+        attempts.counted == 5 and len(clock.slept) == attempts.slowed == 2
+    )  # the good one never waits
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"code": 1}', b'{"id": "' + b"5e" * 16 + b'"}'])

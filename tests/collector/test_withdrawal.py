@@ -17,7 +17,7 @@ from collecting import TRIAL, entry, marked, opens, report, slots
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pdml.collector.intake.report_rules import collection_id, hash_token
-from pdml.collector.storage.store import STORED
+from pdml.collector.storage.records import STORED
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 
 ALICE = collection_id(TRIAL, "alice")
@@ -55,9 +55,9 @@ class Raw:
         else:
             with contextlib.closing(sqlite3.connect(self.address)) as db:
                 rows = db.execute(
-                    "SELECT id, key, sealed FROM ids JOIN reports USING (key)"
+                    "SELECT id, key, sealed FROM pdml_ids JOIN pdml_reports USING (key)"
                 ).fetchall()
-                ((totals,),) = db.execute("SELECT tallies_key FROM collection").fetchall()
+                ((totals,),) = db.execute("SELECT tallies_key FROM pdml_collection").fetchall()
         return {id: (key, sealed) for id, key, sealed in rows}, totals
 
     def sealed_totals(self):
@@ -66,7 +66,7 @@ class Raw:
                 ((sealed,),) = db.execute("SELECT tallies FROM pdml_collection").fetchall()
         else:
             with contextlib.closing(sqlite3.connect(self.address)) as db:
-                ((sealed,),) = db.execute("SELECT tallies FROM collection").fetchall()
+                ((sealed,),) = db.execute("SELECT tallies FROM pdml_collection").fetchall()
         return sealed
 
 

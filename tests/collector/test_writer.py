@@ -6,26 +6,17 @@ import asyncio
 import threading
 
 import pytest
+from collecting import Slept
 
 from pdml.collector.intake.writer import Overloaded, Writer
-from pdml.collector.storage.store import STORED, Decision
+from pdml.collector.storage.records import STORED, Decision
 from pdml.errors import StorageUnavailable
 
 
-class Clock:
+@pytest.fixture
+def clock():
     """Moves only when a store takes its time."""
-
-    now = 0.0
-
-    def perf_counter(self):
-        return self.now
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr("pdml.collector.intake.writer.time", clock)
-    return clock
+    return Slept(0.0)
 
 
 class Slowly:
@@ -43,7 +34,7 @@ class Slowly:
             "loop" if threading.current_thread() is threading.main_thread() else "thread"
         )
         self.groups.append(len(entries))
-        self.clock.now += self.seconds
+        self.clock.time += self.seconds
         if self.fails:
             raise self.fails
         return [STORED] * len(entries)
@@ -53,7 +44,7 @@ def played(store, *rounds, capacity=1000):
     """What came of each round: so many commits at once, of so many entries each."""
 
     async def play():
-        writer = Writer(store, capacity=capacity)
+        writer = Writer(store, capacity=capacity, clock=store.clock)
         outcomes = []
         for commits, size in rounds:
             outcomes += await asyncio.gather(

@@ -32,8 +32,8 @@ sys.path.insert(
 from collecting import TRIAL, Process, mark_of, marked, report
 
 from pdml.collector.intake.report_rules import collection_id, hash_token
+from pdml.collector.storage import open_store
 from pdml.collector.storage.store import Store
-from pdml.collector.storage.stores import open_store
 
 CONNECTIONS = 12
 BATCH = 25

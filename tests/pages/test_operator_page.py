@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pdml.accounting import Budget
-from pdml.collector.intake.collection_summary import Summary
-from pdml.collector.storage.store import State
+from pdml.collector.intake.intake import Summary
+from pdml.collector.storage.records import State
 from pdml.formatting import markup, numbers
 from pdml.mechanisms.label_flip import WORD, threshold
 from pdml.pages.operator_numbers import estimates, preview

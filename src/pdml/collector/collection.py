@@ -1,25 +1,29 @@
 """One server's collection of reports, by name: what the commands of `pdml collect` do."""
 
 import re
-import secrets
-import time
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pdml.collector.export_dataset import export
+import numpy as np
+
+from pdml.accounting.provenance import DEVICES
 from pdml.collector.intake.intake import hour_text
-from pdml.collector.intake.report_rules import Clock, collection_id, hash_id, hash_token
+from pdml.collector.intake.report_rules import collection_id, hash_id, hash_token
+from pdml.collector.storage import open_store
+from pdml.collector.storage.records import Totals, require_there
 from pdml.collector.storage.retention import ClockJump, keep_retention
-from pdml.collector.storage.store import Store, Totals, require_there
-from pdml.collector.storage.stores import open_store
-from pdml.errors import InvalidInput
+from pdml.collector.storage.store import Machine, Store
+from pdml.errors import DataError, InvalidInput
 from pdml.files import write_private
 from pdml.study import Study
-from pdml.study.frozen_dataset import Manifest
+from pdml.study.frozen_dataset import FrozenWriter, Manifest
 from pdml.study.schema import trainable
+
+_CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +49,12 @@ class Status:
     @property
     def frozen_at(self) -> str:
         """The hour in which it was frozen, or ""."""
-        hour = self.totals.frozen_hour
-        return "" if hour is None else hour_text(hour)
+        return _hour_or_nothing(self.totals.frozen_hour)
 
     @property
     def erased_at(self) -> str:
         """The hour in which all reports were erased, or ""."""
-        hour = self.totals.erased_hour
-        return "" if hour is None else hour_text(hour)
+        return _hour_or_nothing(self.totals.erased_hour)
 
     @property
     def now(self) -> str:
@@ -62,8 +64,7 @@ class Status:
     @property
     def latest_hour(self) -> str:
         """The latest hour at which it was used, or "" if nothing is erased by date."""
-        hour = self.totals.latest_hour
-        return "" if hour == 0 else hour_text(hour)
+        return _hour_or_nothing(self.totals.latest_hour or None)
 
     @property
     def retention(self) -> str:
@@ -107,7 +108,7 @@ class Collection:
     Parameters
     ----------
     study : Study
-        The contract, `Study.load("study.toml")`.
+        `Study.load("study.toml")`.
     server : str
         Which of its servers this is; may be left out if it has one.
     database : str
@@ -116,8 +117,8 @@ class Collection:
         The folder of the reports' keys, by default beside the file.
     create : bool
         Make the collection if there is none: people will be asked.
-    clock : callable
-        Seconds since 1970.
+    machine : Machine, optional
+        Its clock, randomness and disk, where they are not this machine's.
 
     Raises
     ------
@@ -145,7 +146,7 @@ class Collection:
         database: str = "",
         keys: Path | None = None,
         create: bool = False,
-        clock: Clock = time.time,
+        machine: Machine | None = None,
     ) -> None:
         if create:
             trainable.check(study)
@@ -157,8 +158,10 @@ class Collection:
         self.server = server or study.servers[0].name
         who = collection_id(study, self.server)
         self.database = database or f"{study.id}-{self.server}.db"
-        self._clock = clock
-        self.store: Store = open_store(self.database, who, create=create, keys=keys)
+        self.machine = machine or Machine()
+        self.store: Store = open_store(
+            self.database, who, create=create, keys=keys, machine=self.machine
+        )
         self.clock_jump: ClockJump | None = None
         try:
             self._keep_retention()
@@ -180,7 +183,11 @@ class Collection:
     @property
     def now(self) -> datetime:
         """The machine's date, in UTC."""
-        return datetime.fromtimestamp(self._clock(), UTC)
+        return datetime.fromtimestamp(self.machine.clock.now(), UTC)
+
+    @property
+    def _hour(self) -> int:
+        return int(self.machine.clock.now() // 3600)
 
     def status(self) -> Status:
         """What it holds now.
@@ -194,7 +201,7 @@ class Collection:
             study=self.study,
             server=self.server,
             totals=self.store.totals(),
-            hour=int(self._clock() // 3600),
+            hour=self._hour,
             clock_jump=self.clock_jump,
         )
 
@@ -220,7 +227,7 @@ class Collection:
         """Believe the machine's date from now on, and erase all reports if their retention has
         ended by it.
         """
-        self.store.set_latest_hour(int(self._clock() // 3600))
+        self.store.set_latest_hour(self._hour)
         self._keep_retention()
 
     def _keep_retention(self) -> int | None:
@@ -229,7 +236,7 @@ class Collection:
         """
         self.clock_jump = None
         try:
-            return keep_retention(self.study, self.store, self._clock())
+            return keep_retention(self.study, self.store, self.machine.clock.now())
         except ClockJump as jump:
             self.clock_jump = jump
             return None
@@ -251,7 +258,7 @@ class Collection:
           them, it does not stay.
         """
         self.require_clock()
-        tokens = [secrets.token_hex(16) for _ in range(count)]
+        tokens = [self.machine.entropy(16).hex() for _ in range(count)]
         lines = "".join(f"{token},{self.url}/#t={token}\n" for token in tokens)
         if not write_private(file, f"token,link\n{lines}", first=True):
             raise InvalidInput(f"{file} exists already: it may hold other invitations")
@@ -318,7 +325,7 @@ class Collection:
                 "due must be left out with early, which erases at once", setting="due"
             )
         if early:
-            return self.store.erase(int(self._clock() // 3600))
+            return self.store.erase(self._hour)
         erased = self.require_clock()
         if erased is None:
             if due:
@@ -366,4 +373,64 @@ class Collection:
         self.require_clock()
         require_there(self.store.totals().state)
         least = 1 if force_small else self.study.min_records
-        return export(self.store, folder, hour=int(self._clock() // 3600), min_records=least)
+        return export(self.store, folder, hour=self._hour, min_records=least)
+
+
+def _hour_or_nothing(hour: int | None) -> str:
+    return "" if hour is None else hour_text(hour)
+
+
+def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manifest:
+    """Freeze the collection and write it to ``folder``; again and again, always with the same
+    bytes.
+
+    Guarantees
+    ----------
+    - Nothing is added or withdrawn from the moment it is frozen, which comes first.
+    - Rows are in the order of the reports' random ids; ids, hours and tokens are not exported.
+    - The digest of the first export is kept: an export that differs is refused, because the
+      database was altered.
+    """
+    reports = store.totals().reports
+    if reports < min_records:
+        raise DataError(
+            f"the collection holds {reports:,} reports and the study asks for at least "
+            f"{min_records:,}: collect more before freezing it"
+        )
+    who = store.collection_id
+    writer = FrozenWriter(
+        folder,
+        width=who.width,
+        classes=who.classes,
+        study_hash=who.study_hash,
+        study_id=who.study_id,
+        server=who.server,
+        randomised_by=DEVICES,
+    )
+    with writer:
+        frozen = hour_text(store.freeze(hour))
+        totals = store.totals()
+        done = 0
+        for rows in store.rows(max(1, _CHUNK_BYTES // (4 * who.width))):
+            features, labels, epsilons = zip(*rows, strict=True)
+            matrix = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(rows), who.width)
+            writer.append(
+                matrix, np.array(labels, dtype=np.int64), np.array(epsilons, dtype=np.int64)
+            )
+            done += len(rows)
+        if done != totals.reports:
+            raise DataError(
+                f"the collection counts {totals.reports:,} reports but holds {done:,}: the "
+                "database was altered"
+            )
+        manifest = writer.finish(frozen_at=frozen)
+    if not totals.digest:
+        store.set_digest(manifest.digest)
+    elif totals.digest != manifest.digest:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise DataError(
+            f"the data set now has digest {manifest.digest[:12]}, and had "
+            f"{totals.digest[:12]} when it was first exported: "
+            "the database was altered after it was frozen"
+        )
+    return manifest

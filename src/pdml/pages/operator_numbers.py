@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from pdml.accounting import Budget, Ledger, profiles
-from pdml.collector.intake.collection_summary import Summary
+from pdml.collector.intake.intake import Summary
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.numerics.admm.labels import keep_weight
 from pdml.planning.training_plan import TrainingPlan

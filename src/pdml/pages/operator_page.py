@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pdml.collector.intake.collection_summary import Summary
+from pdml.collector.intake.intake import Summary
 from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import MILLION
 from pdml.pages.charts.svg import Figure, Mark, mark

@@ -1,35 +1,34 @@
-"""The service as an ASGI application. Reports take the short way, everything else starlette's."""
+"""The service as an ASGI application: every route, and one place for whatever goes wrong."""
 
 import logging
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.collector.http import openapi
-from pdml.collector.http.attempts import Attempts
+from pdml.collector.http.clients import Attempts
 from pdml.collector.http.guard import Guard
 from pdml.collector.http.operator_routes import OperatorAuth
 from pdml.collector.http.responses import (
+    NO_STORE,
     ClientDisconnected,
     Receive,
     Refused,
     Scope,
     Send,
-    problem_headers,
     read_body,
     require_type,
     send,
     send_problem,
 )
-from pdml.collector.intake.report_rules import Clock
+from pdml.collector.intake.intake import Answer
 from pdml.collector.intake.service import Render, Service
 from pdml.collector.storage.store import Store
 from pdml.errors import MessageError, StorageUnavailable
@@ -39,7 +38,6 @@ from pdml.study.messages import (
     MAX_INVITATION_BYTES,
     Admission,
     Problem,
-    Receipt,
     Withdrawn,
     decode_invitation,
     decode_withdrawal,
@@ -48,11 +46,12 @@ from pdml.study.messages import (
 )
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_Answers = Sequence[Answer | Admission | Withdrawn]
+_Act = Callable[[Service, bytes], Awaitable[tuple[int, _Answers]]]
 _log = logging.getLogger("pdml.collector")
 _encoder = msgspec.json.Encoder()
-_encode = _encoder.encode
-JSON = b"application/json"
-NDJSON = b"application/x-ndjson"
+_JSON, _NDJSON = b"application/json", b"application/x-ndjson"
+_ROUTER_PROBLEMS = {404: "not_found", 405: "method_not_allowed"}
 
 
 def create(
@@ -64,7 +63,7 @@ def create(
     page_headers: Mapping[str, str],
     operator: Render | None = None,
     operator_token_hash: str = "",
-    clock: Clock = time.time,
+    clock: Clock = SYSTEM_CLOCK,
     require_tokens: bool = True,
     secure: bool = False,
     proxied: bool = False,
@@ -75,7 +74,7 @@ def create(
     """The application for one server of ``study``.
 
     ``page`` is the contributor's page and ``operator`` renders the operator's, both made elsewhere:
-    this room imports neither. ``secure`` says that people reach it by https, so that cookies may
+    this package imports neither. ``secure`` says that people reach it by https, so that cookies may
     only travel there, and ``proxied`` that something in front of it passes requests on, so that a
     connection from this machine may be anybody's. ``guard`` is the one that `serve` was given: what
     it refuses is told with the rest. ``capacity`` bounds the reports waiting to be stored.
@@ -88,204 +87,147 @@ def create(
         clock=clock,
         require_tokens=require_tokens,
         capacity=capacity,
-        attempts=attempts or Attempts(),
+        attempts=attempts or Attempts(clock=clock),
         guard=guard,
     )
-    door = OperatorAuth(service, operator, operator_token_hash, secure=secure, proxied=proxied)
-    rest = _rest(service, page, page_headers, door, operator=operator is not None)
-    hot = {
-        "/v1/reports": _reports,
-        "/v1/batches": _batches,
-        "/v1/invitations": _invitations,
-        "/v1/withdrawals": _withdrawals,
-    }
+    auth = OperatorAuth(service, operator, operator_token_hash, secure=secure, proxied=proxied)
+    router = Router(
+        _routes(service, page, page_headers, auth, operator=operator is not None),
+        redirect_slashes=False,  # one address for each thing
+        lifespan=_lifespan(service),
+    )
 
     async def app(scope: Scope, receive: Receive, sender: Send) -> None:
+        scope["app"] = router  # so that it raises what it does not find
         if scope["type"] != "http":
-            await rest(scope, receive, sender)
+            await router(scope, receive, sender)
             return
-        route = hot.get(scope["path"]) if scope["method"] == "POST" else None
         try:
-            if route:
-                await route(service, scope, receive, sender)
-            else:
-                await rest(scope, receive, sender)
+            await router(scope, receive, sender)
         except ClientDisconnected:
             pass
-        except Refused as refused:
-            service.counters.problems[refused.problem.code] += 1
-            await send_problem(sender, refused.problem, close=True)
         except Exception as error:
-            # its text may quote what somebody sent, so that only its kind is logged
-            _log.error("a request failed with %s", type(error).__name__)
-            service.counters.problems["internal"] += 1
+            answer, headers = _problem_of(error)
+            service.counters.problems[answer.code] += 1
             with suppress(Exception):  # too late if the answer had begun
-                await send_problem(sender, problem("internal"), close=True)
+                await send_problem(sender, answer, headers, close=True)
 
     return app
 
 
-async def _reports(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
+def _routes(
+    service: Service,
+    page: bytes,
+    page_headers: Mapping[str, str],
+    auth: OperatorAuth,
+    *,
+    operator: bool,
+) -> list[Route]:
+    study, rules = service.study, service.rules
+    document = openapi.document(study, service.server, rules, operator=operator)
+    safe = {"x-content-type-options": "nosniff"}
+    fresh = {"cache-control": "no-cache", **safe}
+
+    def post(path: str, kind: bytes, limit: int, act: _Act) -> Route:
+        return Route(path, _Post(service, kind, limit, act), methods=["POST"])
+
+    def get(path: str, body: bytes, kind: str, headers: Mapping[str, str]) -> Route:
+        answer = Response(body, media_type=kind, headers=headers)
+        return Route(path, answer, methods=["GET"])
+
+    async def health(request: Request) -> Response:
+        if await service.storage_error():
+            raise Refused("storage_unavailable", "the store cannot commit now")
+        return Response(b'{"status":"ok"}', media_type="application/json", headers=NO_STORE)
+
+    return [
+        post("/v1/reports", _JSON, rules.max_report, _take_report),
+        post("/v1/batches", _NDJSON, rules.max_batch, _take_batch),
+        post("/v1/invitations", _JSON, MAX_INVITATION_BYTES, _admit),
+        post("/v1/withdrawals", _JSON, MAX_INVITATION_BYTES, _withdraw),
+        get("/", page, "text/html", {**fresh, **page_headers}),
+        get(
+            "/v1/study",
+            study.canonical(),
+            "application/json",
+            fresh | {"pdml-study-hash": study.hash},
+        ),
+        get("/openapi.json", _encoder.encode(document), "application/json", safe),
+        Route("/healthz", health),
+        *auth.routes(),
+    ]
+
+
+def _lifespan(service: Service) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> Any:
+        await service.start()
+        yield
+        await service.stop()
+
+    return lifespan
+
+
+def _problem_of(error: Exception) -> tuple[Problem, Mapping[str, str]]:
+    """What an error says to the client, and the headers that go with it."""
+    if isinstance(error, Refused):
+        return error.problem, {}
+    if isinstance(error, MessageError):
+        return problem(error.code, str(error)), {}
+    if isinstance(error, HTTPException):
+        code = _ROUTER_PROBLEMS.get(error.status_code, "malformed")
+        return problem(code), error.headers or {}
+    if isinstance(error, StorageUnavailable):
+        return problem("storage_unavailable", "the store cannot be used now"), {}
+    # its text may quote what somebody sent, so that only its kind is logged
+    _log.error("a request failed with %s", type(error).__name__)
+    return problem("internal"), {}
+
+
+class _Post:
+    """Answers a body of one type, under a limit. Straight on ASGI: a framework's request costs more
+    than checking and storing a report does.
+    """
+
+    def __init__(self, service: Service, kind: bytes, limit: int, act: _Act) -> None:
+        self._service, self._kind, self._limit, self._act = service, kind, limit, act
+
+    async def __call__(self, scope: Scope, receive: Receive, sender: Send) -> None:
+        require_type(scope, self._kind)
+        body = await read_body(scope, receive, self._limit)
+        status, answers = await self._act(self._service, body)
+        await self._service.attempts.delay_response(scope, answers)
+        if self._kind is _NDJSON:
+            await send(sender, status, _encoder.encode_lines(answers), _NDJSON)
+        elif isinstance(answer := answers[0], Problem):
+            await send_problem(sender, answer)
+        else:
+            await send(sender, status, _encoder.encode(answer), _JSON)
+
+
+async def _take_report(service: Service, body: bytes) -> tuple[int, _Answers]:
     """One report. Sending the same again is no error: it gets the first answer."""
-    require_type(scope, JSON)
-    body = await read_body(scope, receive, service.rules.max_report)
-    ((answer, new),) = await service.intake.accept((body,))
-    if type(answer) is Receipt:
-        await send(sender, 201 if new else 200, _encode(answer), JSON)
-    else:
-        await service.attempts.delay_response(scope, (answer,))
-        await send_problem(sender, answer)  # type: ignore[arg-type]
+    ((answer, is_new),) = await service.intake.accept((body,))
+    return 201 if is_new else 200, (answer,)
 
 
-async def _invitations(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
-    """Whether a report with this invitation would be taken now: asked before any person is."""
-    require_type(scope, JSON)
-    body = await read_body(scope, receive, MAX_INVITATION_BYTES)
-    try:
-        answer = await service.admit(decode_invitation(body).token)
-    except MessageError as error:
-        answer = problem(error.code, str(error))
-    except StorageUnavailable:
-        answer = problem("storage_unavailable", "the store cannot be read now")
-    if isinstance(answer, Admission):
-        await send(sender, 200, _encode(answer), JSON)
-        return
-    service.counters.problems[answer.code] += 1
-    await service.attempts.delay_response(scope, (answer,))
-    await send_problem(sender, answer)
-
-
-async def _withdrawals(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
-    """A person takes their report back, by a code that only their device knows."""
-    require_type(scope, JSON)
-    body = await read_body(scope, receive, MAX_INVITATION_BYTES)
-    answer: Withdrawn | Problem
-    try:
-        answer = await service.withdraw(decode_withdrawal(body).code)
-    except MessageError as error:
-        answer = problem(error.code, str(error))
-    except StorageUnavailable:
-        answer = problem("storage_unavailable", "the store cannot be written now")
-    if isinstance(answer, Withdrawn):
-        await send(sender, 200, _encode(answer), JSON)
-        return
-    service.counters.problems[answer.code] += 1
-    await service.attempts.delay_response(scope, (answer,))
-    await send_problem(sender, answer)
-
-
-async def _batches(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
+async def _take_batch(service: Service, body: bytes) -> tuple[int, _Answers]:
     """Many reports, each answered on its own line in the same order."""
-    require_type(scope, NDJSON)
-    lines = split_batch(await read_body(scope, receive, service.rules.max_batch))
+    lines = split_batch(body)
     if not lines:
         raise Refused("malformed", "a batch holds at least one report")
     if len(lines) > MAX_BATCH:
         raise Refused(
             "batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}"
         )
-    answers = await service.intake.accept(lines)
-    await service.attempts.delay_response(scope, (answer for answer, _ in answers))
-    await send(sender, 200, _encoder.encode_lines([answer for answer, _ in answers]), NDJSON)
+    return 200, [answer for answer, _ in await service.intake.accept(lines)]
 
 
-def _rest(
-    service: Service,
-    page: bytes,
-    page_headers: Mapping[str, str],
-    door: OperatorAuth,
-    *,
-    operator: bool,
-) -> Starlette:
-    study = service.study
-    canonical = study.canonical()
-    document = _encode(openapi.document(study, service.server, service.rules, operator=operator))
-    safe = {"x-content-type-options": "nosniff"}
-
-    async def front(request: Request) -> Response:
-        return Response(
-            page,
-            media_type="text/html",
-            headers={"cache-control": "no-cache", **safe, **page_headers},
-        )
-
-    async def contract(request: Request) -> Response:
-        headers = {"pdml-study-hash": study.hash, "cache-control": "no-cache", **safe}
-        return Response(canonical, media_type="application/json", headers=headers)
-
-    async def health(request: Request) -> Response:
-        if await service.storage_error():
-            return _problem(problem("storage_unavailable", "the store cannot commit now"))
-        return Response(
-            b'{"status":"ok"}',
-            media_type="application/json",
-            headers={"cache-control": "no-store", **safe},
-        )
-
-    async def described(request: Request) -> Response:
-        return Response(document, media_type="application/json", headers=safe)
-
-    async def http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "malformed")
-        service.counters.problems[code] += 1
-        return _problem(problem(code), error.headers)
-
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused)
-        service.counters.problems[error.problem.code] += 1
-        return _problem(error.problem)
-
-    async def unavailable(request: Request, error: Exception) -> Response:
-        service.counters.problems["storage_unavailable"] += 1
-        return _problem(problem("storage_unavailable", "the store cannot be read now"))
-
-    async def failed(request: Request, error: Exception) -> Response:
-        # starlette raises it again, and `create` logs and counts it
-        return _problem(problem("internal"))
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> Any:
-        await service.start()
-        yield
-        await service.stop()
-
-    routes = [
-        Route("/", front),
-        Route("/v1/study", contract),
-        # taken before; named here so that other methods get 405
-        Route("/v1/reports", _method_placeholder, methods=["POST"]),
-        Route("/v1/batches", _method_placeholder, methods=["POST"]),
-        Route("/v1/invitations", _method_placeholder, methods=["POST"]),
-        Route("/v1/withdrawals", _method_placeholder, methods=["POST"]),
-        Route("/healthz", health),
-        Route("/openapi.json", described),
-    ]
-    routes += door.routes()
-    handlers = {
-        HTTPException: http_error,
-        Refused: refused,
-        StorageUnavailable: unavailable,
-        Exception: failed,
-    }
-    rest = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    rest.router.redirect_slashes = False  # one address for each thing
-    return rest
+async def _admit(service: Service, body: bytes) -> tuple[int, _Answers]:
+    """Whether a report with this invitation would be taken now: asked before any person is."""
+    return 200, (await service.admit(decode_invitation(body).token),)
 
 
-async def _method_placeholder(request: Request) -> Response:
-    raise AssertionError("reports do not come this way")
-
-
-def _problem(answer: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(
-        msgspec.json.encode(answer),
-        status_code=answer.status,
-        media_type="application/problem+json",
-        headers={
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-            **problem_headers(answer),
-            **(headers or {}),
-        },
-    )
+async def _withdraw(service: Service, body: bytes) -> tuple[int, _Answers]:
+    """A person takes their report back, by a code that only their device knows."""
+    return 200, (await service.withdraw(decode_withdrawal(body).code),)

@@ -1,11 +1,14 @@
-"""The operator's door: a token in a header, or a form that trades it for a cookie. Read-only behind
-it.
+"""What the operator may see, read-only: behind a token in a header, or a form that trades it for a
+cookie. The token lies in a file that only the operator can read.
 """
 
-import asyncio
 import hashlib
 import hmac
+import os
 import secrets
+import stat
+from functools import partial
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import msgspec
@@ -13,19 +16,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from pdml.collector.http import service_metrics
-from pdml.collector.http.responses import Refused, read_body
+from pdml.collector.http.responses import NO_STORE, Refused, read_body
 from pdml.collector.intake.service import Render, Service
+from pdml.errors import InvalidInput
+from pdml.files import write_private
 from pdml.formatting.markup import templates
+from pdml.ownership import open_ours
 from pdml.study.messages import is_loopback
 
 _COOKIE = "pdml_operator"
 _LASTS = 12 * 3600  # seconds
 _MOST_SESSIONS = 100
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")  # a proxy nobody told us of
+_LONGEST = 4096  # bytes of a token's file
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _HEADERS = {
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
+    **NO_STORE,
     "referrer-policy": "no-referrer",
     "content-security-policy": (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
@@ -70,12 +76,8 @@ class OperatorAuth:
         """
         if not (self._admitted(request) or self._is_here(request)):
             raise Refused("unauthorized")
-        headers = {
-            "content-type": service_metrics.CONTENT_TYPE,
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-        }
-        return Response(service_metrics.render(self._service), headers=headers)
+        headers = {**NO_STORE, "content-type": _METRICS}
+        return Response(_render_metrics(self._service), headers=headers)
 
     def _is_here(self, request: Request) -> bool:
         if (
@@ -91,7 +93,9 @@ class OperatorAuth:
             return self._form("The token is in the file that the service named when it started.")
         assert self._render is not None
         summary = await self._service.summary()
-        return HTMLResponse(await asyncio.to_thread(self._render, summary), headers=_HEADERS)
+        return HTMLResponse(
+            await self._service.run(partial(self._render, summary)), headers=_HEADERS
+        )
 
     async def json(self, request: Request) -> Response:
         if not self._admitted(request):
@@ -100,7 +104,7 @@ class OperatorAuth:
         return Response(
             body,
             media_type="application/json",
-            headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
+            headers=NO_STORE,
         )
 
     async def enter(self, request: Request) -> Response:
@@ -110,7 +114,7 @@ class OperatorAuth:
         if not self._is_token(form.get("token", [""])[0].strip()):
             self._service.counters.problems["unauthorized"] += 1
             return self._form("That is not the token.")
-        now = self._service.clock()
+        now = self._service.clock.now()
         self._sessions = {key: ends for key, ends in self._sessions.items() if ends > now}
         while len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
@@ -132,7 +136,7 @@ class OperatorAuth:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._is_token(token.strip()):
             return True
-        return self._sessions.get(request.cookies.get(_COOKIE, ""), 0) > self._service.clock()
+        return self._sessions.get(request.cookies.get(_COOKIE, ""), 0) > self._service.clock.now()
 
     def _is_token(self, token: str) -> bool:
         digest = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
@@ -143,3 +147,72 @@ class OperatorAuth:
         return HTMLResponse(
             text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"}
         )
+
+
+def _render_metrics(service: Service) -> str:
+    """Prometheus text: totals of this process only. Counts per class or ε are the operator's, not
+    everybody's.
+    """
+    counters, writer, attempts = service.counters, service.writer, service.attempts
+    refused = {f'{{code="{code}"}}': count for code, count in service.problems().items()}
+    metrics: list[tuple[str, str, float | dict[str, int]]] = [
+        ("reports_stored_total", "Reports stored since the start.", counters.stored),
+        (
+            "reports_replayed_total",
+            "Reports sent again and answered as the first time.",
+            counters.replayed,
+        ),
+        ("problems_total", "Reports, requests and connections refused, by code.", refused),
+        (
+            "bad_tokens_total",
+            "Invitations never issued, codes that withdraw nothing, and ids of others.",
+            attempts.counted,
+        ),
+        ("bad_tokens_slowed_total", "Late answers to them.", attempts.slowed),
+        ("commits_total", "Transactions, each for many reports.", writer.commits),
+        ("commit_seconds_total", "Time spent in them.", writer.commit_seconds),
+        ("queued", "Reports waiting for their transaction.", writer.queued),
+        ("connections", "Connections open now.", service.guard.connections),
+        ("uptime_seconds", "Time since the start.", service.clock.now() - counters.started),
+    ]
+    lines = []
+    for name, text, values in metrics:
+        name, kind = f"pdml_collect_{name}", "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+        samples = values if isinstance(values, dict) else {"": values}
+        lines += [f"{name}{labels} {value!r}" for labels, value in samples.items()]
+    return "\n".join(lines) + "\n"
+
+
+def operator_token(file: Path | None, database: str) -> tuple[Path, str]:
+    """The token's file, made if there is none, and the hash that the service keeps."""
+    if file is None:
+        if "://" in database:
+            raise InvalidInput("operator-token must name a file where the database is not one")
+        file = Path(database).with_suffix(".operator-token")
+    write_private(file, secrets.token_urlsafe(24) + "\n", first=True)
+    secret = _read(file)
+    if len(secret) < 16:
+        raise InvalidInput(
+            f"the operator's token in {file} must have at least 16 characters, got "
+            f"{len(secret)}: others could guess it"
+        )
+    return file, hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _read(file: Path) -> str:
+    """What only we can read, and nobody else has put there."""
+    handle = open_ours(file, "the operator's token")
+    try:
+        if stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
+            raise InvalidInput(
+                f"the operator's token {file} can be read by others: make a new one, or "
+                f"chmod 600 {file}"
+            )
+        content = os.read(handle, _LONGEST)
+    finally:
+        os.close(handle)
+    try:
+        return content.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"the operator's token {file} is not text") from None

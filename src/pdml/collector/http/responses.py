@@ -16,10 +16,10 @@ Receive = Any
 Send = Any
 
 _RETRY = b"1"  # seconds: the queue drains in less
-Headers = list[tuple[bytes, bytes]]
-PROBLEM = b"application/problem+json"
-_CLOSE: Headers = [(b"connection", b"close")]
-SAFE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+_Headers = list[tuple[bytes, bytes]]
+_PROBLEM = b"application/problem+json"
+_CLOSE: _Headers = [(b"connection", b"close")]
+NO_STORE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Refused(Exception):
@@ -79,41 +79,42 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 
 async def send(
-    send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()
+    sender: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *SAFE, *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *_SAFE, *more]
+    await sender({"type": "http.response.start", "status": status, "headers": headers})
+    await sender({"type": "http.response.body", "body": body})
 
 
-def problem_headers(answer: Problem) -> Mapping[str, str]:
-    """What HTTP wants beside some statuses."""
-    if answer.status in (429, 503):
-        return {"retry-after": _RETRY.decode()}
-    return {"www-authenticate": "Bearer"} if answer.status == 401 else {}
-
-
-async def send_problem(sender: Send, answer: Problem, *, close: bool = False) -> None:
-    """``close``: the body was not read, and the connection must not be used on with it in the
-    way.
+async def send_problem(
+    sender: Send, answer: Problem, headers: Mapping[str, str] | None = None, *, close: bool = False
+) -> None:
+    """``close``: the body may not have been read, and the connection must not be used on with it in
+    the way.
     """
-    await send(
-        sender,
-        answer.status,
-        msgspec.json.encode(answer),
-        PROBLEM,
-        _headers(answer) + _CLOSE * close,
-    )
+    more = _problem_headers(answer) + _raw(headers or {}) + _CLOSE * close
+    await send(sender, answer.status, msgspec.json.encode(answer), _PROBLEM, more)
 
 
 def raw_problem(answer: Problem) -> bytes:
     """The same as it travels, for when nobody but the socket can be told any more."""
     body = msgspec.json.encode(answer)
-    kind = [(b"content-type", PROBLEM), (b"content-length", b"%d" % len(body))]
-    lines = [b"%s: %s\r\n" % line for line in (*kind, *SAFE, *_headers(answer), *_CLOSE)]
+    kind = [(b"content-type", _PROBLEM), (b"content-length", b"%d" % len(body))]
+    headers = [*kind, *_SAFE, *_problem_headers(answer), *_CLOSE]
+    lines = [b"%s: %s\r\n" % header for header in headers]
     phrase = HTTPStatus(answer.status).phrase.encode()
     return b"".join([b"HTTP/1.1 %d %s\r\n" % (answer.status, phrase), *lines, b"\r\n", body])
 
 
-def _headers(answer: Problem) -> Headers:
-    return [(key.encode(), value.encode()) for key, value in problem_headers(answer).items()]
+def _raw(headers: Mapping[str, str]) -> _Headers:
+    return [(key.lower().encode(), value.encode()) for key, value in headers.items()]
+
+
+def _problem_headers(answer: Problem) -> _Headers:
+    """What HTTP wants beside some statuses."""
+    if answer.status in (429, 503):
+        return [(b"retry-after", _RETRY)]
+    return [(b"www-authenticate", b"Bearer")] if answer.status == 401 else []
+
+
+_SAFE = _raw(NO_STORE)

@@ -1,21 +1,38 @@
-"""`pdml collect serve` as a function: the service of one collection, until it is stopped."""
+"""`pdml collect serve` as a function: the service of one collection, until it is stopped.
 
+uvicorn is set up so that nothing about people reaches a log, nothing travels in the clear, and
+nobody shuts others out.
+"""
+
+import asyncio
+import gc
+import logging
+import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import uvicorn
 
 from pdml.collector.collection import Collection
-from pdml.collector.http import application as app
-from pdml.collector.http import service_log
-from pdml.collector.http.attempts import Attempts
-from pdml.collector.http.connection import Limits
-from pdml.collector.http.guard import Guard
-from pdml.collector.http.http_server import check_transport, serve
-from pdml.collector.http.operator_token import operator_token
-from pdml.collector.http.proxies import Proxies
+from pdml.collector.http.application import create
+from pdml.collector.http.clients import PER_MINUTE, Attempts, Proxies
+from pdml.collector.http.guard import Guard, Limits
+from pdml.collector.http.listener import Listener
+from pdml.collector.http.operator_routes import operator_token
 from pdml.collector.intake.service import Render
-from pdml.collector.storage.stores import redact_password
+from pdml.collector.storage import redact_password
+from pdml.collector.storage.store import Machine
+from pdml.errors import InvalidInput, because
 from pdml.study import Study, participant_notice
+from pdml.study.messages import is_loopback
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+_STRICT = ("strict-transport-security", "max-age=31536000")
+_log = logging.getLogger("pdml.collector")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +69,7 @@ class Settings:
     key: Path | None = None
     insecure_http: bool = False
     open_to_all: bool = False
-    bad_tokens: int = 20
+    bad_tokens: int = PER_MINUTE
     operator_token: Path | None = None
     proxies: Sequence[str] = ()
     test: bool = False
@@ -79,6 +96,7 @@ def serve_study(
     database: str = "",
     keys: Path | None = None,
     settings: Settings | None = None,
+    machine: Machine | None = None,
     on_ready: Callable[[Ready], None] = lambda ready: None,
 ) -> None:
     """Take reports for one server of a study over HTTP, until a signal asks to stop.
@@ -86,15 +104,17 @@ def serve_study(
     Parameters
     ----------
     study : Study
-        The contract; a collection is made if there is none.
+        A collection is made if there is none.
     server, database, keys
         As for `Collection`.
     page, page_headers : bytes, mapping of str to str
-        The contributor's page, `pdml.device.page.render(study)`: this room makes none.
+        The contributor's page, `pdml.device.page.render(study)`: this package makes none.
     operator : callable
         Makes the operator's page of a `Summary`, as `pdml.pages.operator_page.render` does.
     settings : Settings, optional
         Where to listen, and whom to let in.
+    machine : Machine, optional
+        As for `Collection`.
     on_ready : callable
         Told once connections are taken.
 
@@ -121,13 +141,14 @@ def serve_study(
         chosen.host, cert=chosen.cert, key=chosen.key, insecure_http=chosen.insecure_http
     )
     guard = Guard(chosen.limits, Proxies(chosen.proxies))
-    with Collection(study, server, database=database, keys=keys, create=True) as collection:
+    opened = Collection(study, server, database=database, keys=keys, create=True, machine=machine)
+    with opened as collection:
         collection.require_clock()
         if not chosen.test:
             participant_notice.check(study, collection.now)  # what was due has been erased
         secure = tls or collection.url.startswith("https:")
         token_file, token_hash = operator_token(chosen.operator_token, collection.database)
-        application = app.create(
+        application = create(
             study,
             collection.server,
             collection.store,
@@ -135,11 +156,12 @@ def serve_study(
             page_headers=page_headers,
             operator=operator,
             operator_token_hash=token_hash,
+            clock=collection.machine.clock,
             require_tokens=not chosen.open_to_all,
             secure=secure,
             proxied=bool(chosen.proxies) or chosen.insecure_http or secure != tls,
             guard=guard,
-            attempts=Attempts(chosen.bad_tokens),
+            attempts=Attempts(chosen.bad_tokens, clock=collection.machine.clock),
         )
 
         def ready(url: str) -> None:
@@ -152,7 +174,7 @@ def serve_study(
                 )
             )
 
-        service_log.to_stderr()
+        _log_to_stderr()
         serve(
             application,
             host=chosen.host,
@@ -163,3 +185,140 @@ def serve_study(
             secure=secure,
             on_ready=ready,
         )
+
+
+def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_http: bool) -> bool:
+    """Whether TLS is spoken; refuses plain HTTP where others could listen."""
+    if (cert is None) != (key is None):
+        raise InvalidInput("--cert and --key belong together, got only one of them")
+    if cert is None and not insecure_http and not is_loopback(host):
+        raise InvalidInput(
+            f"host {host} can be reached from elsewhere, where plain HTTP would show "
+            "people's answers to everybody on the way: "
+            "give --cert and --key, or --insecure-http if something in front of it speaks TLS"
+        )
+    return cert is not None
+
+
+def serve(
+    app: Any,
+    *,
+    host: str,
+    port: int,
+    guard: Guard | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    secure: bool = False,
+    on_ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve until a signal asks to stop; reports taken by then are stored and answered first."""
+    guard = guard or Guard()
+    config = uvicorn.Config(
+        guard.around(app),
+        lifespan="on",
+        access_log=False,  # addresses and times of people
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,  # the guard knows whom to believe
+        ws="none",
+        http="httptools",
+        headers=[_STRICT] if secure or cert else [],
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+        ssl_ciphers=_CIPHERS,
+        timeout_keep_alive=int(guard.limits.head) + 1,  # the guard is first
+        timeout_graceful_shutdown=10,
+    )
+    try:
+        config.load()  # reads the certificate
+    except OSError as error:
+        raise InvalidInput(f"cannot use --cert {cert} with --key {key}: {because(error)}") from None
+    # what was loaded stays; and a report leaves no cycles, so that looking for them often is waste
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    # the writer's thread needs the interpreter often and briefly: it should not wait 5 ms each time
+    sys.setswitchinterval(0.0005)
+    wire = _listen(host, port)
+    name = f"[{host}]" if ":" in host else host
+    url = f"{'https' if cert else 'http'}://{name}:{wire.getsockname()[1]}"
+    loop = partial(_guarded_loop, guard, lambda: on_ready(url))
+    with wire, asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(uvicorn.Server(config).serve(sockets=[wire]))
+
+
+def _guarded_loop(guard: Guard, ready: Callable[[], None]) -> asyncio.AbstractEventLoop:
+    """A loop whose servers get their connections from the guard. uvicorn asks for one when the
+    application has started.
+    """
+    try:
+        from uvloop import Loop as Base
+    except ModuleNotFoundError:
+        from asyncio import SelectorEventLoop as Base  # type: ignore[assignment]
+
+    class Loop(Base):
+        async def create_server(  # type: ignore[override]
+            self, factory: Any, *_: Any, sock: socket.socket, ssl: Any = None, **__: Any
+        ) -> Any:
+            server = Listener(guard, factory, sock, ssl)
+            ready()
+            return server
+
+    loop = Loop()
+    loop.set_exception_handler(_complain)
+    return loop
+
+
+def _complain(loop: Any, context: dict[str, Any]) -> None:
+    """One line, and only the kind of what happened: asyncio's own words hold people's addresses."""
+    error = context.get("exception")
+    if not isinstance(error, OSError):  # a connection that broke is nobody's mistake
+        _log.error("the event loop met %s", type(error).__name__ if error else "a problem")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Our own socket: its errors are sentences, and port 0 tells which port it became."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        wire = socket.socket(family, kind, protocol)
+        try:
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            wire.bind(address)
+            wire.listen(2048)
+        except BaseException:
+            wire.close()
+            raise
+    except OSError as error:
+        raise InvalidInput(f"cannot listen on {host} port {port}: {because(error)}") from None
+    return wire
+
+
+class _Lines(logging.Formatter):
+    """One line each: what raised an error, and where, may quote what somebody sent."""
+
+    def formatException(self, ei: object) -> str:
+        return ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).rstrip().replace("\n", " ")
+
+
+def _log_to_stderr() -> None:
+    """The service's own troubles, never people's reports; no access log, because addresses and
+    times are people's.
+
+    Of uvicorn errors alone: it warns of every request that is none, and anybody can send as many as
+    they like.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in (
+        ("pdml.collector", logging.WARNING),
+        ("uvicorn", logging.ERROR),
+        ("asyncio", logging.CRITICAL),
+    ):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(level)

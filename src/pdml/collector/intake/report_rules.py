@@ -1,11 +1,11 @@
 """What a report must be before the store is asked: everything that follows from the study alone.
 
-Norms above 1 are refused, not shrunk: an honest device never sends one, and the bound on one
+Norms above 1 are refused, not clipped: an honest device never sends one, and the bound on one
 report's influence rests on it.
 """
 
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pdml.collector.storage.records import CollectionId, Entry, Outcome
 from pdml.collector.storage.retention import ends
-from pdml.collector.storage.store import CollectionId, Entry
 from pdml.encoding import device_encoding
 from pdml.errors import MessageError
 from pdml.numerics.coded_rows import Block
@@ -28,8 +28,6 @@ from pdml.study.messages import (
     max_report_bytes,
 )
 
-Clock = Callable[[], float]  # seconds since 1970, as time.time
-
 
 class Refusal(NamedTuple):
     """A problem's code, one sentence about this case, and the report's id where it could be
@@ -39,18 +37,6 @@ class Refusal(NamedTuple):
     code: str
     detail: str = ""
     id: str = ""
-
-
-Codes = tuple[Block, tuple[int, ...]]  # where a sensitive answer stands, and its menu in millionths
-
-
-def codes_of(study: Study) -> tuple[Codes, ...]:
-    """What reports may say of each sensitive answer."""
-    codes = []
-    for attribute, block in zip(study.encoder.sensitive, study.encoder.blocks, strict=True):
-        assert attribute.epsilon is not None
-        codes.append((block, attribute.epsilon.millionths))
-    return tuple(codes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +52,8 @@ class Rules:
     require_tokens: bool
     # (hash, version) of what people may have agreed to, and how it is kept
     consents: Mapping[tuple[str, str], bytes]
-    codes: tuple[Codes, ...] = ()  # of sensitive answers
+    # of each sensitive answer: where it stands, and its menu in millionths
+    codes: tuple[tuple[Block, tuple[int, ...]], ...] = ()
 
     @classmethod
     def of(cls, study: Study, *, require_tokens: bool) -> "Rules":
@@ -78,7 +65,13 @@ class Rules:
             opens=study.opens.timestamp() if study.opens else -float("inf"),
             closes=min(study.closes.timestamp() if study.closes else float("inf"), ends(study)),
             require_tokens=require_tokens,
-            codes=codes_of(study),
+            codes=tuple(
+                (block, attribute.epsilon.millionths)
+                for attribute, block in zip(
+                    study.encoder.sensitive, study.encoder.blocks, strict=True
+                )
+                if attribute.epsilon is not None
+            ),
             consents=_consents(study),
         )
 
@@ -94,8 +87,8 @@ class Rules:
         """Each report's entry, or the first rule it breaks; a bad line never harms its
         neighbours.
         """
-        barred, hour = self.closed_reason(now), int(now // 3600)
-        read = [self._read_line(line, hour, barred) for line in lines]
+        reason, hour = self.closed_reason(now), int(now // 3600)
+        read = [self._read_line(line, hour, reason) for line in lines]
         entries = [result for result in read if type(result) is Entry]
         if entries:
             fine = self._fine([entry.features for entry in entries])
@@ -110,9 +103,11 @@ class Rules:
                 ]
         return read
 
-    def closed_reason(self, now: float) -> str:
-        """The problem's code outside the study's times, else nothing."""
-        return "too_early" if now < self.opens else "closed" if now >= self.closes else ""
+    def closed_reason(self, now: float) -> Outcome | None:
+        """Why nothing is taken outside the study's times."""
+        if now < self.opens:
+            return Outcome.TOO_EARLY
+        return Outcome.CLOSED if now >= self.closes else None
 
     def _fine(self, features: Sequence[bytes]) -> list[bool]:
         """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum
@@ -138,7 +133,7 @@ class Rules:
             good &= device_encoding.match_epsilons(block, menu, rows) > 0
         return list(good.tolist())
 
-    def _read_line(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
+    def _read_line(self, line: bytes, hour: int, reason: Outcome | None) -> Entry | Refusal:
         if len(line) > self.max_report:
             return Refusal(
                 "too_large", f"a report has at most {self.max_report} bytes, got {len(line)}"
@@ -166,7 +161,7 @@ class Rules:
         token = report.token
         # the store decides: a report that was stored without one keeps its receipt
         if not token and self.require_tokens:
-            barred = barred or "token_missing"
+            reason = reason or Outcome.TOKEN_MISSING
         try:
             features = feature_bytes(report.features)
         except MessageError as error:
@@ -186,7 +181,7 @@ class Rules:
             hour,
             features,
             hash_token(token) if token else b"",
-            barred,
+            reason,
             consent,
             hmac.digest(bytes.fromhex(report.nonce), line, "sha256"),
             id,

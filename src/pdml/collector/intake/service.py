@@ -3,23 +3,30 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import TypeVar
 
-from pdml.collector.http.attempts import Attempts
+from pdml.clock import Clock
+from pdml.collector.http.clients import Attempts
 from pdml.collector.http.guard import Guard
-from pdml.collector.intake.collection_summary import Counters, Summary
-from pdml.collector.intake.intake import Intake
-from pdml.collector.intake.report_rules import Clock, Rules, hash_id, hash_token
+from pdml.collector.intake.intake import Counters, Intake, Summary
+from pdml.collector.intake.report_rules import Rules, hash_id, hash_token
 from pdml.collector.intake.writer import Writer
+from pdml.collector.storage.records import Ended, NoSuchReport, Outcome, refusal_reason
 from pdml.collector.storage.retention import ClockJump, keep_retention
-from pdml.collector.storage.store import Ended, NoSuchReport, Store, Totals, refusal_code
+from pdml.collector.storage.store import Store
 from pdml.errors import DataError, StorageUnavailable
 from pdml.study import Study
 from pdml.study.messages import Admission, Problem, Withdrawn, problem, report_id
 
+_T = TypeVar("_T")
 _log = logging.getLogger("pdml.collector")
 _LOOK = 60.0  # seconds between two looks at the clock, and whether the retention has ended
 # seconds for which a proof of health is good: asking often must not cost a sync each
 _HEALTH_LASTS = 1.0
+
+Render = Callable[[Summary], str]
 
 
 class Service:
@@ -36,25 +43,30 @@ class Service:
         capacity: int,
         attempts: Attempts,
         guard: Guard | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        """``executor`` runs what waits for the store: threads, unless a simulation wants one."""
         self.study = study
         self.server = server
         self.clock = clock
         self.rules = Rules.of(study, require_tokens=require_tokens)
-        self.counters = Counters(clock())
+        self.counters = Counters(clock.now())
         self.attempts = attempts
         self.writer: Writer
         self.intake: Intake
         self.guard = guard or Guard()
         self._store = store
         self._capacity = capacity
-        self._health: tuple[float, str] = (-1.0, "")
+        self._executor = executor
+        self._health: tuple[float, str] = (-1.0, "")  # until when, and why the store cannot commit
         self._probing = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
         self._clock_jump = ""  # why the machine's date is not believed
 
     async def start(self) -> None:
-        self.writer = Writer(self._store, capacity=self._capacity)
+        self.writer = Writer(
+            self._store, capacity=self._capacity, clock=self.clock, executor=self._executor
+        )
         self.intake = Intake(self.rules, self.server, self.writer, self.counters, self.clock)
         if self.study.notice is not None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_retention())
@@ -66,13 +78,17 @@ class Service:
         await self.writer.stop()
         self._store.close()
 
+    async def run(self, function: Callable[[], _T]) -> _T:
+        """Wait for something without holding up the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+
     async def _keep_retention(self) -> None:
         """Erase all reports when their retention ends; what fails is tried again."""
         warned = -1  # the hour
         while True:
-            now = self.clock()
+            now = self.clock.now()
             try:
-                erased = await asyncio.to_thread(keep_retention, self.study, self._store, now)
+                erased = await self.run(partial(keep_retention, self.study, self._store, now))
                 self._clock_jump = ""
                 if erased is not None:
                     _log.info("the retention has ended: %d reports were erased", erased)
@@ -86,29 +102,29 @@ class Service:
                 _log.error("the retention has ended, but nothing can be erased: %s", error)
             except DataError as error:  # a key of the totals is lost
                 _log.error("the retention cannot be looked after: %s", error)
-            await asyncio.sleep(_LOOK)
+            await self.clock.sleep_async(_LOOK)
 
     async def storage_error(self) -> str:
         """Why the store cannot commit now; empty if it can, as a real commit has just shown."""
-        loop = asyncio.get_running_loop()
         async with self._probing:
-            if loop.time() >= self._health[0]:
+            if self.clock.monotonic() >= self._health[0]:
                 try:
-                    await asyncio.to_thread(self._store.probe)
+                    await self.run(self._store.probe)
                     reason = ""
                 except StorageUnavailable as error:
                     reason = str(error)
-                self._health = (loop.time() + _HEALTH_LASTS, reason)
+                self._health = (self.clock.monotonic() + _HEALTH_LASTS, reason)
             return self._health[1]
 
     async def admit(self, token: str) -> Admission | Problem:
         """Whether a report with this token would be taken now. Raises `StorageUnavailable`."""
-        state, used = await asyncio.to_thread(self._store.invitation, hash_token(token))
-        missing = "token_missing" if self.rules.require_tokens and not token else ""
-        code = refusal_code(state, self.rules.closed_reason(self.clock()) or missing)
-        if token and not code:
-            code = "token_unknown" if used is None else "token_used" if used else ""
-        return problem(code) if code else Admission(self.rules.study_hash)
+        state, used = await self.run(partial(self._store.invitation, hash_token(token)))
+        is_missing = self.rules.require_tokens and not token
+        reason = self.rules.closed_reason(self.clock.now())
+        reason = refusal_reason(state, reason or (Outcome.TOKEN_MISSING if is_missing else None))
+        if token and not reason and used is not False:
+            reason = Outcome.TOKEN_UNKNOWN if used is None else Outcome.TOKEN_USED
+        return self._refuse(problem(reason.value)) if reason else Admission(self.rules.study_hash)
 
     async def withdraw(self, code: str) -> Withdrawn | Problem:
         """Erase the report of this code, as long as it is not frozen. Raises
@@ -116,12 +132,17 @@ class Service:
         """
         id = report_id(code)
         try:
-            new = await asyncio.to_thread(self._store.withdraw, hash_id(id))
+            is_new = await self.run(partial(self._store.withdraw, hash_id(id)))
         except NoSuchReport:
-            return problem("withdrawal_unknown")
+            return self._refuse(problem("withdrawal_unknown"))
         except Ended:
-            return problem("frozen", "the report is part of a data set that is complete", id)
-        return Withdrawn(id, self.rules.study_hash, self.server, not new)
+            detail = "the report is part of a data set that is complete"
+            return self._refuse(problem("frozen", detail, id))
+        return Withdrawn(id, self.rules.study_hash, self.server, not is_new)
+
+    def _refuse(self, answer: Problem) -> Problem:
+        self.counters.problems[answer.code] += 1
+        return answer
 
     def problems(self) -> dict[str, int]:
         """What was refused since the start, by code: reports, requests and connections."""
@@ -129,10 +150,8 @@ class Service:
 
     async def summary(self) -> Summary:
         """Raises `StorageUnavailable`."""
-        return self.summarize(await asyncio.to_thread(self._store.totals))
-
-    def summarize(self, totals: Totals) -> Summary:
-        now = self.clock()
+        totals = await self.run(self._store.totals)
+        now = self.clock.now()
         menu = sorted(self.rules.menu)
         grid = {
             epsilon: tuple(
@@ -162,6 +181,3 @@ class Service:
             taken_at=now,
             clock_jump=self._clock_jump,
         )
-
-
-Render = Callable[[Summary], str]

@@ -13,13 +13,13 @@ and by the time it is done the next group has arrived.
 
 import asyncio
 import logging
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from concurrent.futures import Executor, ThreadPoolExecutor
 
-from pdml.collector.storage.store import Decision, Entry, Store
+from pdml.clock import SYSTEM_CLOCK, Clock
+from pdml.collector.storage.records import Decision, Entry
+from pdml.collector.storage.store import Store
 from pdml.errors import StorageUnavailable
 
 _log = logging.getLogger("pdml.collector")
@@ -35,6 +35,7 @@ class Overloaded(Exception):
 
 _Commit = Callable[[Sequence[Entry]], list[Decision] | None]
 _Job = tuple[Sequence[Entry], "asyncio.Future[list[Decision]]"]
+_Result = tuple[list[Decision] | Exception | None, float]  # and the seconds it took
 
 
 class Writer:
@@ -42,52 +43,53 @@ class Writer:
     event loop.
     """
 
-    def __init__(self, store: Store, *, capacity: int = 50_000) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        capacity: int = 50_000,
+        clock: Clock = SYSTEM_CLOCK,
+        executor: Executor | None = None,
+    ) -> None:
+        """``executor`` runs the commits that the loop must not wait for: by default a thread."""
         self._store = store
         self._capacity = capacity
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._jobs: deque[_Job] = deque()  # taken, not yet handed over
-        # to the thread: at most one at a time; an empty one ends it
-        self._groups: SimpleQueue[list[_Job]] = SimpleQueue()
-        self._busy = False
+        self._executor = executor or ThreadPoolExecutor(1, "pdml-collect-writer")
+        self._is_busy = False  # committing, or about to hand over
         self._last = 0.0  # seconds the last commit took
-        self._summoned = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._stopping = False
+        self._is_stopping = False
         self.queued = 0  # reports taken and not yet answered
         self.commits = 0
         self.commit_seconds = 0.0
-        self._thread = threading.Thread(target=self._run, name="pdml-collect-writer", daemon=True)
-        self._thread.start()
 
     async def commit(self, entries: Sequence[Entry]) -> list[Decision]:
         """The entries' outcomes once they are durable. Raises `Overloaded` or
         `StorageUnavailable`.
         """
-        if self._stopping or self.queued + len(entries) > self._capacity:
+        if self._is_stopping or self.queued + len(entries) > self._capacity:
             raise Overloaded
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
         self.queued += len(entries)
         self._jobs.append((entries, future))
         self._idle.clear()
-        if not self._busy and not self._summoned:
-            self._summoned = True
+        if not self._is_busy:
+            self._is_busy = True
             self._loop.call_soon(self._hand_over)  # after the other requests of this turn
         return await future
 
     async def stop(self) -> None:
         """Finish what was taken, take nothing more."""
-        self._stopping = True
+        self._is_stopping = True
         await self._idle.wait()
-        self._groups.put([])
-        await asyncio.to_thread(self._thread.join)
+        self._executor.shutdown()
 
     def _hand_over(self) -> None:
-        """Give the thread everything that waits, up to a group's size."""
-        self._summoned = False
-        if self._busy:
-            return
+        """Commit everything that waits, up to a group's size."""
         group: list[_Job] = []
         size = 0
         while self._jobs and (not group or size + len(self._jobs[0][0]) <= _LARGEST_GROUP):
@@ -95,48 +97,41 @@ class Writer:
             group.append(job)
             size += len(job[0])
         if not group:
+            self._is_busy = False
             self._idle.set()
             return
-        self._busy = True
         if size <= _SMALL_GROUP and self._last < _AT_ONCE:
-            result, seconds = self._commit(group, self._store.commit_at_once)
-            if result is not None:
-                self._deliver(group, result, seconds)
+            result = self._commit(group, self._store.commit_at_once)
+            if result[0] is not None:
+                self._deliver(group, result)
                 return
-        self._groups.put(group)
+        running = self._loop.run_in_executor(
+            self._executor, self._commit, group, self._store.commit
+        )
+        running.add_done_callback(lambda done: self._deliver(group, done.result()))
 
-    def _run(self) -> None:
-        while group := self._groups.get():
-            result, seconds = self._commit(group, self._store.commit)
-            self._loop.call_soon_threadsafe(self._deliver, group, result, seconds)
-
-    def _commit(
-        self, group: list[_Job], commit: _Commit
-    ) -> tuple[list[Decision] | Exception | None, float]:
-        """What came of all entries, and the seconds it took."""
+    def _commit(self, group: list[_Job], commit: _Commit) -> _Result:
+        """What came of all entries; whatever goes wrong, nobody is acknowledged, and the service
+        lives on.
+        """
         entries = [entry for job, _ in group for entry in job]
-        start = time.perf_counter()
+        start = self._clock.monotonic()
         result: list[Decision] | Exception | None
         try:
             result = commit(entries)
-        except StorageUnavailable as error:
-            _log.error("the store cannot commit: %s", error)
+        except Exception as error:
             result = error
-        except (
-            Exception
-        ) as error:  # a mistake of ours: nobody is acknowledged, and the service lives on
-            _log.error("the writer failed with %s", type(error).__name__)
-            result = error
-        return result, time.perf_counter() - start
+            if isinstance(error, StorageUnavailable):
+                _log.error("the store cannot commit: %s", error)
+            else:  # a mistake of ours
+                _log.error("the writer failed with %s", type(error).__name__)
+        return result, self._clock.monotonic() - start
 
-    def _deliver(
-        self, group: list[_Job], result: list[Decision] | Exception | None, seconds: float
-    ) -> None:
+    def _deliver(self, group: list[_Job], outcome: _Result) -> None:
+        result, self._last = outcome
         assert result is not None
-        self._busy = False
-        self._last = seconds
         self.commits += 1
-        self.commit_seconds += seconds
+        self.commit_seconds += self._last
         start = 0
         for entries, future in group:
             end = start + len(entries)
@@ -147,6 +142,5 @@ class Writer:
                     future.set_result(result[start:end])
             start = end
         self.queued -= start
-        self._summoned = True
         # behind the answers, which are not to wait for the next group
         self._loop.call_soon(self._hand_over)

@@ -36,6 +36,22 @@ _FOLDER, _FILE = "the folder of keys", "the file of keys"
 Used = Callable[[int, int], Iterable[int]]
 
 
+class KeyDisk:
+    """How keys reach the disk; a test or a simulation hands in another one."""
+
+    def write(self, handle: int, data: bytes, offset: int) -> None:
+        """All of it: a nearly full disk takes a part."""
+        done = 0
+        while done < len(data):
+            done += os.pwrite(handle, data[done:], offset + done)
+
+    def sync(self, handle: int) -> None:
+        getattr(os, "fdatasync", os.fsync)(handle)  # which also makes a new length durable
+
+    def sync_folder(self, folder: Path) -> None:
+        sync_folder(folder)
+
+
 class KeyDestroyed(DataError):
     """What was sealed with this key is gone for good, as somebody wanted."""
 
@@ -51,18 +67,44 @@ class KeyRing:
     - When `destroy` has returned, zeros have reached the disk in the keys' place.
     """
 
-    def __init__(self, folder: Path, ring: str, *, fresh: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ring: str,
+        *,
+        fresh: bool,
+        entropy: Callable[[int], bytes] = os.urandom,
+        disk: KeyDisk | None = None,
+    ) -> None:
         """Open the keys of the collection with the name ``ring``; only a ``fresh`` one, which has
         none yet, gets a folder.
         """
         self.folder = folder
         self.ring = ring
+        self.entropy = entropy
+        self.disk = disk or KeyDisk()
         self._files: dict[int, int] = {}  # number: handle
         self._key_file: _LockedKeyFile | None = None
         self._is_recovered = (
             False  # whether this transaction has settled what earlier ones left open
         )
-        _prepare(folder, ring, fresh)
+        _prepare(folder, ring, fresh, self.disk)
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number}.keys"
+
+    def head(self, number: int) -> bytes:
+        """What a file of keys begins with."""
+        head = _MAGIC + bytes.fromhex(self.ring) + number.to_bytes(8, "little")
+        return head.ljust(_COMMITTED_OFFSET, b"\0")
+
+    def check_head(self, number: int, handle: int) -> None:
+        """Refuse a file that is not this collection's."""
+        if os.pread(handle, _COMMITTED_OFFSET, 0) != self.head(number):
+            raise DataError(
+                f"{self.path(number)} holds no keys of this collection: it was damaged or put "
+                "there from elsewhere"
+            )
 
     def begin(self) -> None:
         """A transaction begins. If it never comes to `settle`, what was taken for it is open
@@ -104,10 +146,10 @@ class KeyRing:
                 place, spot = number >> _BITS, number & ((1 << _BITS) - 1)
                 handle = self._file(place)
                 if PAGE + SLOT * spot < os.fstat(handle).st_size:
-                    _write(handle, _NONE, PAGE + SLOT * spot)
+                    self.disk.write(handle, _NONE, PAGE + SLOT * spot)
                     touched.add(handle)
             for handle in touched:
-                _sync(handle)
+                self.disk.sync(handle)
         except OSError as error:
             raise StorageUnavailable(_trouble(error)) from error
 
@@ -146,9 +188,7 @@ class KeyRing:
         self._is_recovered = False
         number = 0
         while self._key_file is None:
-            self._key_file = _LockedKeyFile.open(
-                self.folder / f"{number}.keys", _head(self.ring, number), number << _BITS
-            )
+            self._key_file = _LockedKeyFile.open(self, number)
             number += 1
         return self._key_file
 
@@ -160,14 +200,12 @@ class KeyRing:
     def _file(self, number: int) -> int:
         """A handle for reading and wiping, by whoever."""
         if number not in self._files:
-            path = self.folder / f"{number}.keys"
-            handle = open_ours(path, _FILE, os.O_RDWR)
-            if os.pread(handle, _COMMITTED_OFFSET, 0) != _head(self.ring, number):
+            handle = open_ours(self.path(number), _FILE, os.O_RDWR)
+            try:
+                self.check_head(number, handle)
+            except BaseException:
                 os.close(handle)
-                raise DataError(
-                    f"{path} holds no keys of this collection: it was damaged or put there "
-                    "from elsewhere"
-                )
+                raise
             self._files[number] = handle
         return self._files[number]
 
@@ -177,10 +215,11 @@ class _LockedKeyFile:
     frees the lock of a dead one.
     """
 
-    def __init__(self, path: Path, handle: int, base: int) -> None:
+    def __init__(self, ring: KeyRing, number: int, handle: int) -> None:
         self.handle = handle
-        self._path = path
-        self._base = base  # the number of its first slot
+        self._disk, self._entropy = ring.disk, ring.entropy
+        self._path = ring.path(number)
+        self._base = number << _BITS  # the number of its first slot
         self._inode = _inode(os.fstat(handle))
         self._end = -(-max(0, os.fstat(handle).st_size - PAGE) // SLOT)  # slots; a torn one counts
         header_count = int.from_bytes(os.pread(handle, 8, _COMMITTED_OFFSET), "little")
@@ -193,21 +232,17 @@ class _LockedKeyFile:
         self._is_current = False  # whether the database holds nothing beyond the end of the file
 
     @classmethod
-    def open(cls, path: Path, head: bytes, base: int) -> "_LockedKeyFile | None":
+    def open(cls, ring: KeyRing, number: int) -> "_LockedKeyFile | None":
         """None if another process has it."""
-        handle = open_ours(path, _FILE, os.O_RDWR | os.O_CREAT)
+        handle = open_ours(ring.path(number), _FILE, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(handle).st_size < PAGE:  # new, or the power failed when it was
-                _write(handle, head.ljust(PAGE, b"\0"), 0)
-                _sync(handle)
-                sync_folder(path.parent)
-            elif os.pread(handle, _COMMITTED_OFFSET, 0) != head:
-                raise DataError(
-                    f"{path} holds no keys of this collection: it was damaged or put there "
-                    "from elsewhere"
-                )
-            return cls(path, handle, base)
+                ring.disk.write(handle, ring.head(number).ljust(PAGE, b"\0"), 0)
+                ring.disk.sync(handle)
+                ring.disk.sync_folder(ring.folder)
+            ring.check_head(number, handle)
+            return cls(ring, number, handle)
         except BlockingIOError:
             os.close(handle)
             return None
@@ -238,10 +273,10 @@ class _LockedKeyFile:
         start = self.committed_slots
         for spot in (*(number - self._base for number in used_numbers), self.issued_slots):
             if spot > start:
-                _write(self.handle, bytes(SLOT * (spot - start)), PAGE + SLOT * start)
+                self._disk.write(self.handle, bytes(SLOT * (spot - start)), PAGE + SLOT * start)
             start = spot + 1
         self._write_committed_slots(self.issued_slots)
-        _sync(self.handle)
+        self._disk.sync(self.handle)
         self.committed_slots = self.issued_slots
 
     @property
@@ -261,20 +296,20 @@ class _LockedKeyFile:
         missing = count - len(self._stock) // SLOT
         if missing <= 0:
             return
-        keys = os.urandom(SLOT * max(missing, self._chunk))
-        _write(self.handle, keys, PAGE + SLOT * self._end)
+        keys = self._entropy(SLOT * max(missing, self._chunk))
+        self._disk.write(self.handle, keys, PAGE + SLOT * self._end)
         self._write_committed_slots(self.committed_slots)
-        _sync(self.handle)
+        self._disk.sync(self.handle)
         self._end += len(keys) // SLOT
         self._stock += keys
         self._chunk = min(2 * self._chunk, _MOST)
 
     def _write_committed_slots(self, slots: int) -> None:
         """For the next process; an old number only means more to ask about."""
-        _write(self.handle, slots.to_bytes(8, "little"), _COMMITTED_OFFSET)
+        self._disk.write(self.handle, slots.to_bytes(8, "little"), _COMMITTED_OFFSET)
 
 
-def _prepare(folder: Path, ring: str, fresh: bool) -> None:
+def _prepare(folder: Path, ring: str, fresh: bool, disk: KeyDisk) -> None:
     """Make the folder of a fresh collection, or see that an existing one is this collection's."""
     name = folder / "ring"
     try:
@@ -285,7 +320,7 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
             check_ours(folder, _FOLDER, folder=True)  # somebody else may have been faster
             write_private(name, ring, first=True)
-            sync_folder(folder.parent)
+            disk.sync_folder(folder.parent)
         for path in (name, *folder.glob("*.keys")):
             check_ours(path, _FILE)
         if read_ours(name, _FILE).decode("ascii") != ring:
@@ -303,26 +338,9 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
         ) from error
 
 
-def _head(ring: str, number: int) -> bytes:
-    return (_MAGIC + bytes.fromhex(ring) + number.to_bytes(8, "little")).ljust(
-        _COMMITTED_OFFSET, b"\0"
-    )
-
-
 def _inode(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
 def _trouble(error: OSError) -> str:
     return f"the keys cannot be used: {because(error)}"
-
-
-def _write(handle: int, data: bytes, offset: int) -> None:
-    """All of it: a nearly full disk takes a part."""
-    done = 0
-    while done < len(data):
-        done += os.pwrite(handle, data[done:], offset + done)
-
-
-def _sync(handle: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(handle)  # which also makes a new length durable

@@ -8,7 +8,8 @@ confirms it. This is no guard against whoever sets the clock at will: steps of a
 import sys
 from datetime import UTC, datetime
 
-from pdml.collector.storage.store import State, Store
+from pdml.collector.storage.records import State
+from pdml.collector.storage.store import Store
 from pdml.errors import InvalidInput, StorageUnavailable
 from pdml.study import Study
 

@@ -1,123 +1,108 @@
-"""What a collection keeps, and what every store promises about it; `sqlite` and `postgres` keep it.
+"""One collection in a database: what every store promises, and how SQLite and PostgreSQL keep it
+alike.
 
-A database holds one collection: the reports of one study at one server, sealed, while their keys
-lie in a folder (`keys`). docs/guide/collect.md tells each row's life.
+The database holds the reports of one study at one server, sealed, while their keys lie in a folder
+(`report_keys`). docs/guide/collect.md tells each row's life.
 """
 
-import hmac
+import os
+import threading
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import astuple, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
-from pdml.errors import DataError, InvalidInput
-from pdml.formats import Format
+from pdml.clock import SYSTEM_CLOCK, Clock
+from pdml.collector.storage.records import (
+    COLUMNS,
+    CONFLICT,
+    FORMAT,
+    STORED,
+    CollectionId,
+    Decision,
+    Ended,
+    Entry,
+    NoSuchReport,
+    Outcome,
+    State,
+    Tallies,
+    Totals,
+    check_identity,
+    decide_by_id,
+    no_collection,
+    require_changeable,
+    require_there,
+)
+from pdml.collector.storage.report_keys import KeyDestroyed, KeyDisk, KeyRing
+from pdml.collector.storage.vault import SealedTallies, Vault
+from pdml.errors import InvalidInput, StorageUnavailable
 
-# Raised with every change of the tables.
-FORMAT = Format(name="collection", version=5)
+# What executes statements inside a transaction, with a ? for each value.
+Database = Any
 
-Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
+_STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
+# of `Totals`
+_COUNTS = (
+    *("withdrawn", "conflicts", "invitations", "invitations_used"),
+    *("frozen_hour", "erased_hour", "latest_hour", "digest"),
+)
+_TOTALS = f"SELECT {_STATE}, tallies_key, tallies, {', '.join(_COUNTS)} FROM pdml_collection"
+_LATEST = "SELECT latest_hour FROM pdml_collection"
+_OBSERVE = (
+    "UPDATE pdml_collection SET latest_hour = ? WHERE latest_hour < ? "
+    "AND (latest_hour = 0 OR ? - latest_hour <= ?)"
+)
+_COUNT = (
+    "UPDATE pdml_collection SET tallies_key = ?, tallies = ?, "
+    "invitations_used = invitations_used + ?"
+)
+_WITHDRAWN = "UPDATE pdml_collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?"
+_ERASED = "UPDATE pdml_collection SET erased_hour = ?, tallies_key = ?, tallies = ?"
+_ERASE_ALL = "UPDATE pdml_reports SET sealed = NULL WHERE sealed IS NOT NULL"
+_DOOM = "INSERT INTO pdml_doomed VALUES (?)"
+_DOOM_ALL = "INSERT INTO pdml_doomed SELECT key FROM pdml_reports WHERE sealed IS NOT NULL"
+_USED = "SELECT key FROM pdml_reports WHERE key BETWEEN ? AND ? AND sealed IS NOT NULL"
+_FREEZE = "UPDATE pdml_collection SET state = 'frozen', frozen_hour = ? WHERE state <> 'frozen'"
 
-
-class State(StrEnum):
-    """A collection's life: open <-> closed -> frozen; and from each of them to erased."""
-
-    OPEN = "open"
-    CLOSED = "closed"
-    FROZEN = "frozen"
-    ERASED = "erased"  # all reports, at the end of their retention
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectionId:
-    """Whose reports these are: fixed when the database is made, and checked whenever it is
-    opened.
-    """
-
-    study_id: str
-    study_hash: str
-    server: str
-    width: int  # d, entries of a report's features
-    classes: int  # K
-    epsilons: int  # on the menu
-
-    @property
-    def cells(self) -> int:
-        """Of the totals: (ε, reported class)."""
-        return self.classes * self.epsilons
-
-
-COLUMNS = ", ".join(field.name for field in fields(CollectionId))
-
-
-class Entry(NamedTuple):
-    """A report that obeys every rule, on its way into the store."""
-
-    id: bytes  # 16: `rules.hash_id` of the report's, as it is kept
-    # SHA-256 of the report's bytes, for its receipt; never kept: it could confirm a guess, and find
-    # the invitation
-    digest: bytes
-    epsilon: int  # millionths
-    label: int
-    hour: int  # hours since 1970: the only time that is kept
-    features: bytes  # d little-endian float32
-    token: bytes  # SHA-256 of the invitation; empty without one
-    closed_reason: str = ""  # problem code if the study's opening times refuse new reports now
-    consent: bytes = b""  # 48: SHA-256 of the text, then its version; empty where there is none
-    mac: bytes = bytes(32)  # HMAC-SHA256 of the report's bytes under its nonce, which is not kept
-    report: str = ""  # the report's id, for its answer; never kept
-
-
-class Content(NamedTuple):
-    """What a stored report says, and the hour it came."""
-
-    epsilon: int
-    label: int
-    hour: int
-    features: bytes
-    consent: bytes = b""
-    mac: bytes = bytes(32)
-
-
-# of the number of a key, a report's id, and its sealed bytes
-Opened = Callable[[int, bytes, bytes], Content]
-
-
-class Decision(NamedTuple):
-    """What became of an entry: "stored", "replayed" (with the hour of the first time), or a
-    problem's code.
-    """
-
-    code: str
-    hour: int = 0
-
-
-STORED = Decision("stored")
-CONFLICT = Decision("id_conflict")
+# {int}, {blob}: the engine's types; {strict}: what it adds to a table
+TABLES = (
+    """CREATE TABLE pdml_collection (
+    one {int} PRIMARY KEY CHECK (one = 1), schema {int} NOT NULL,
+    study_id TEXT NOT NULL, study_hash TEXT NOT NULL, server TEXT NOT NULL,
+    width {int} NOT NULL, classes {int} NOT NULL, epsilons {int} NOT NULL,
+    ring TEXT NOT NULL, tallies_key {int}, tallies {blob},
+    state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
+    frozen_hour {int}, erased_hour {int}, latest_hour {int} NOT NULL DEFAULT 0,
+    digest TEXT NOT NULL DEFAULT '',
+    withdrawn {int} NOT NULL DEFAULT 0, conflicts {int} NOT NULL DEFAULT 0,
+    invitations {int} NOT NULL DEFAULT 0, invitations_used {int} NOT NULL DEFAULT 0
+) {strict}""",
+    # No link to the report: who knows whose token it was must not find the report by it.
+    "CREATE TABLE pdml_invitations (hash {blob} PRIMARY KEY, used {int} NOT NULL DEFAULT 0) "
+    "{strict}",
+    # Keys of what was withdrawn, from the transaction that says so until they are destroyed.
+    "CREATE TABLE pdml_doomed (key {int} PRIMARY KEY) {strict}",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Totals:
-    """What a store can tell without touching a report."""
+class Machine:
+    """What a store takes of the machine it runs on: time, randomness, and the disk of its keys."""
 
-    state: State
-    tallies: Tallies
-    withdrawn: int
-    conflicts: int  # reports that came under an id that was taken, and did not repeat it
-    invitations: int
-    invitations_used: int
-    frozen_hour: int | None
-    erased_hour: int | None
-    latest_hour: int  # at which the collection was used; 0 if its study has no retention
-    digest: str  # of the exported data set; empty before
-
-    @property
-    def reports(self) -> int:
-        return sum(self.tallies.values())
+    clock: Clock = SYSTEM_CLOCK
+    entropy: Callable[[int], bytes] = os.urandom
+    disk: KeyDisk = field(default_factory=KeyDisk)
 
 
-class Store(Protocol):
+class NotAllNew(Exception):
+    """The entries need a closer look, one by one."""
+
+
+class Store(ABC):
     """One collection.
 
     Guarantees
@@ -128,28 +113,173 @@ class Store(Protocol):
     - Once frozen, a collection never changes again, but for being erased.
     """
 
-    collection_id: CollectionId
+    # Statements in which the engines differ.
+    LOCK: ClassVar[str] = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection"
+    FIND: ClassVar[str]  # (key, sealed) of a report by its id
+    ROWS: ClassVar[str]  # (key, id, sealed) of all that are left, by id
+    ERASE: ClassVar[str]  # a report by its id, which stays
+    PROBE: ClassVar[str]  # changes nothing that counts
+
+    def __init__(self, collection_id: CollectionId, where: str, machine: Machine) -> None:
+        self.collection_id = collection_id
+        self.machine = machine
+        self.lock = threading.RLock()
+        self._where = where
+        self._vault: Vault
+
+    def _open(self, keys: Path, *, create: bool) -> str:
+        """Check whose collection this is, or make it; and open its keys. The name of their ring."""
+        try:
+            with self._transaction() as db:
+                ring, is_fresh = self._open_tables(db, create)
+            with self._changing():  # one at a time, where several start at once
+                opened = KeyRing(
+                    keys,
+                    ring,
+                    fresh=is_fresh,
+                    entropy=self.machine.entropy,
+                    disk=self.machine.disk,
+                )
+                self._vault = Vault(opened, cells=self.collection_id.cells)
+            self._destroy_doomed()
+            return ring
+        except StorageUnavailable as error:
+            self.close()
+            raise InvalidInput(f"cannot use {self._where} as a collection: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_tables(self, db: Database, create: bool) -> tuple[str, bool]:
+        if not self._has_tables(db):
+            if not create:
+                raise no_collection(self._where)
+            self._create_tables(db)
+            ring = self.machine.entropy(16).hex()
+            db.execute(
+                f"INSERT INTO pdml_collection (one, schema, {COLUMNS}, ring) "
+                "VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (FORMAT.version, *astuple(self.collection_id), ring),
+            )
+        row = f"SELECT ring, tallies_key, schema, {COLUMNS} FROM pdml_collection"
+        ring, key, version, *identity = db.execute(row).fetchone()
+        check_identity(version, identity, self.collection_id, self._where)
+        return ring, key is None
 
     def commit(self, entries: Sequence[Entry]) -> list[Decision]:
         """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is
         certain.
         """
+        decisions = self._store_all(entries)
+        if decisions is not None:
+            return decisions
+        with self._sealing() as (db, state, sealed_tallies):
+            tallies = self._tallies(db, state, sealed_tallies)
+            decisions = [self._decide(db, entry, state) for entry in entries]
+            if stored := [e for e, d in zip(entries, decisions, strict=True) if d is STORED]:
+                self._count(db, *tallies, stored)
+            if conflicts := decisions.count(CONFLICT):
+                db.execute("UPDATE pdml_collection SET conflicts = conflicts + ?", (conflicts,))
+            return decisions
 
     def commit_at_once(self, entries: Sequence[Entry]) -> list[Decision] | None:
         """`commit` if it needs to wait for nothing but this machine's disk; otherwise None, and
         nothing done.
         """
+        return None
+
+    def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Decision] | None:
+        """The common case at full speed: open, every entry new and in time, every token fresh.
+        Otherwise None, and nothing done.
+        """
+        if any([entry[7] for entry in entries]):  # closed_reason
+            return None
+        tokens = [entry[6] for entry in entries if entry[6]]
+        with suppress(NotAllNew), self._sealing(wait=wait) as (db, state, sealed_tallies):
+            if state is not State.OPEN or (tokens and self._use_tokens(db, tokens) != len(tokens)):
+                raise NotAllNew
+            tallies = self._tallies(db, state, sealed_tallies)
+            self._insert_new(db, entries)
+            self._count(db, *tallies, entries)
+            return [STORED] * len(entries)
+        return None
+
+    def _decide(self, db: Database, entry: Entry, state: State) -> Decision:
+        """One entry by itself."""
+        stored = db.execute(self.FIND, (entry.id,)).fetchone()
+        if (decision := decide_by_id(entry, state, stored, self._vault.open)) is not None:
+            return decision
+        if entry.token and self._use_tokens(db, [entry.token]) == 0:
+            issued = self._is_used(db, entry.token) is not None
+            return Decision(Outcome.TOKEN_USED if issued else Outcome.TOKEN_UNKNOWN)
+        self._insert_new(db, [entry])
+        return STORED
+
+    def _count(
+        self,
+        db: Database,
+        tallies: Tallies,
+        sealed_tallies: SealedTallies,
+        stored: Sequence[Entry],
+    ) -> None:
+        """Keep the totals in step with the reports, in the same transaction."""
+        counts = Counter(tallies)
+        counts.update([(entry[2], entry[3]) for entry in stored])
+        now = self._vault.seal_tallies(counts, sealed_tallies, self._used(db))
+        db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
+
+    def _tallies(
+        self, db: Database, state: State, sealed_tallies: SealedTallies
+    ) -> tuple[Tallies, SealedTallies]:
+        """The totals as they are held, before anything is stored.
+
+        In a database from before a withdrawal they are counted anew, and the withdrawal happens to
+        it now.
+        """
+        try:
+            return self._vault.tallies(sealed_tallies), sealed_tallies
+        except KeyDestroyed:
+            tallies, gone = self._vault.recount(self._all_rows(db), frozen=state is State.FROZEN)
+        db.executemany(self.ERASE, gone)
+        db.execute("UPDATE pdml_collection SET withdrawn = withdrawn + ?", (len(gone),))
+        return tallies, SealedTallies(None, None)
 
     def probe(self) -> None:
         """Prove that a commit reaches the disk now, or raise `StorageUnavailable`."""
+        with self._sealing() as (db, _, _):
+            db.execute(self.PROBE)
+            self._vault.keys.probe(self._used(db))
 
-    def totals(self) -> Totals: ...
+    def totals(self) -> Totals:
+        with self._reading() as db:
+            state, key, sealed, *row = db.execute(_TOTALS).fetchone()
+            # by a withdrawal just now, or before this database was restored
+            with suppress(KeyDestroyed):
+                tallies = self._vault.tallies(SealedTallies(key, sealed))
+                cells = {cell: count for cell, count in sorted(tallies.items()) if count}
+                counts = dict(zip(_COUNTS, row, strict=True))
+                return Totals(state=State(state), tallies=cells, **counts)
+        with self._sealing() as (db, now, sealed_tallies):
+            self._count(db, *self._tallies(db, now, sealed_tallies), [])
+        return self.totals()
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
         """The state, and whether the invitation of this hash was used (None: unknown)."""
+        with self._reading() as db:
+            (state,) = db.execute(f"SELECT {_STATE} FROM pdml_collection").fetchone()
+            return State(state), self._is_used(db, token)
+
+    def _is_used(self, db: Database, token: bytes) -> bool | None:
+        row = db.execute("SELECT used FROM pdml_invitations WHERE hash = ?", (token,)).fetchone()
+        return None if row is None else bool(row[0])
 
     def invite(self, hashes: Iterable[bytes]) -> None:
         """Add invitations by the SHA-256 of their tokens."""
+        with self._changing() as (db, state, _):
+            require_changeable(state, "an invitation to it would lead nowhere")
+            rows = [(token,) for token in hashes]
+            db.executemany("INSERT INTO pdml_invitations (hash) VALUES (?)", rows)
+            db.execute("UPDATE pdml_collection SET invitations = invitations + ?", (len(rows),))
 
     def withdraw(self, report: bytes) -> bool:
         """Destroy a report's key and erase it but for its id, which stays refused; False if it
@@ -158,169 +288,166 @@ class Store(Protocol):
         Raises `NoSuchReport`, or `Ended` for a report in a frozen collection. After
         `StorageUnavailable` it is to be done again.
         """
+        with self._sealing() as (db, state, sealed_tallies):
+            # first: it finishes the withdrawals that a restored database has forgotten
+            current = None if state is State.FROZEN else self._tallies(db, state, sealed_tallies)
+            row = db.execute(self.FIND, (report,)).fetchone()
+            if row is None:
+                raise NoSuchReport
+            key, sealed = row
+            if sealed is not None:
+                if current is None:
+                    raise Ended(state, "nothing can be withdrawn from it any more")
+                tallies, sealed_tallies = current
+                content = self._vault.open(key, report, sealed)
+                cell = content.epsilon, content.label
+                now = self._vault.seal_tallies(
+                    {**tallies, cell: tallies[cell] - 1},
+                    sealed_tallies,
+                    self._used(db),
+                    anew=True,
+                )
+                self._doom_tallies(db, sealed_tallies)
+                db.execute(_DOOM, (key,))
+                db.execute(_WITHDRAWN, now)
+                db.execute(self.ERASE, (report,))
+        self._destroy_doomed()
+        return sealed is not None
 
     def erase(self, hour: int) -> int:
         """Withdraw every report that is left, also of a frozen collection, which takes nothing
         more; how many there were. After `StorageUnavailable` it is to be done again.
         """
+        with self._sealing() as (db, state, sealed_tallies):
+            erased = 0
+            if state is not State.ERASED:
+                now = self._vault.seal_tallies({}, sealed_tallies, self._used(db), anew=True)
+                self._doom_tallies(db, sealed_tallies)
+                db.execute(_DOOM_ALL)
+                erased = db.execute(_ERASE_ALL).rowcount
+                db.execute(_ERASED, (hour, *now))
+        self._destroy_doomed()
+        return erased
+
+    def _doom_tallies(self, db: Database, sealed_tallies: SealedTallies) -> None:
+        """What totals were sealed with goes too: two of them would tell their difference."""
+        if sealed_tallies.key is not None:
+            db.execute(_DOOM, (sealed_tallies.key,))
+
+    def _destroy_doomed(self) -> None:
+        """What a transaction has given up; also what a withdrawal left that was cut short."""
+        with self._changing() as (db, _, _):
+            doomed = [key for (key,) in db.execute("SELECT key FROM pdml_doomed").fetchall()]
+            if doomed:
+                self._vault.keys.destroy(doomed)
+                db.execute("DELETE FROM pdml_doomed")
 
     def observe(self, hour: int, *, jump: int) -> int:
         """Raise the latest hour to ``hour``, by at most ``jump`` unless it is the first; the latest
         hour now.
         """
+        with self._reading() as db:
+            (latest,) = db.execute(_LATEST).fetchone()
+        if latest < hour:
+            with self._changing() as (db, _, _):
+                db.execute(_OBSERVE, (hour, hour, hour, jump))
+                (latest,) = db.execute(_LATEST).fetchone()
+        return int(latest)
 
     def set_latest_hour(self, hour: int) -> None:
         """Set the latest hour, also to an earlier one: a person has confirmed the date."""
+        with self._changing() as (db, _, _):
+            db.execute("UPDATE pdml_collection SET latest_hour = ?", (hour,))
 
     def set_open(self, is_open: bool) -> None:
         """Close, or open again; a frozen collection refuses both."""
+        with self._changing() as (db, state, _):
+            require_changeable(state, "it can neither be opened nor closed")
+            state = State.OPEN if is_open else State.CLOSED
+            db.execute("UPDATE pdml_collection SET state = ?", (state.value,))
 
     def freeze(self, hour: int) -> int:
         """Freeze for good; the hour of the first time."""
+        with self._changing() as (db, state, _):
+            require_there(state)
+            db.execute(_FREEZE, (hour,))
+            (first,) = db.execute("SELECT frozen_hour FROM pdml_collection").fetchone()
+            return int(first)
 
+    def set_digest(self, digest: str) -> None:
+        """Remember what was exported; another digest later means that the database was altered."""
+        with self._changing() as (db, _, _):
+            db.execute("UPDATE pdml_collection SET digest = ?", (digest,))
+
+    @abstractmethod
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
         """(features, label, ε) in the order of the ids, which are random: the order tells nothing
         of the time.
         """
 
-    def set_digest(self, digest: str) -> None:
-        """Remember what was exported; another digest later means that the database was altered."""
+    def _opened(self, rows: Iterable[Sequence[Any]]) -> list[tuple[bytes, int, int]]:
+        contents = [self._vault.open(*row) for row in rows]
+        return [(content.features, content.label, content.epsilon) for content in contents]
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        with self.lock:
+            self._disconnect()
+            if vault := vars(self).get("_vault"):
+                vault.keys.close()
 
+    # Transactions
 
-class RingRecord(NamedTuple):
-    """What stands in a database: the name of its ring of keys, and whether that has none yet."""
+    @contextmanager
+    def _sealing(self, *, wait: bool = True) -> Iterator[tuple[Database, State, SealedTallies]]:
+        """A transaction that may seal."""
+        with self.lock, self._vault.settling(), self._changing(wait=wait) as transaction:
+            yield transaction
 
-    ring: str
-    fresh: bool
+    @contextmanager
+    def _changing(self, *, wait: bool = True) -> Iterator[tuple[Database, State, SealedTallies]]:
+        """A transaction that nobody else writes beside, and the state and the totals it found."""
+        with self._transaction(wait=wait) as db:
+            state, key, sealed = db.execute(self.LOCK).fetchone()
+            yield db, State(state), SealedTallies(key, sealed)
 
+    def _used(self, db: Database) -> Callable[[int, int], set[int]]:
+        """Which keys of a range something is stored under."""
+        return partial(_used_keys, db)
 
-def check_collection(identity: Sequence[Any], expected: CollectionId, where: str) -> None:
-    """Refuse a database that belongs to another contract; ``identity`` is its `COLUMNS`."""
-    stored = CollectionId(**dict(zip(COLUMNS.split(", "), identity, strict=True)))
-    if stored.study_hash != expected.study_hash:
-        raise InvalidInput(
-            f"{where} holds reports of study {stored.study_id!r} with hash "
-            f"{stored.study_hash[:12]}, not of {expected.study_id!r} with "
-            f"hash {expected.study_hash[:12]}: a changed study is another contract and needs "
-            "its own database"
-        )
-    if stored.server != expected.server:
-        raise InvalidInput(
-            f"{where} is the collection of server {stored.server!r}, not of {expected.server!r}"
-        )
+    # What an engine does its own way
 
+    @abstractmethod
+    def _transaction(self, *, wait: bool = True) -> AbstractContextManager[Database]:
+        """A transaction for writing; whatever the engine does becomes `StorageUnavailable`."""
 
-def check_schema(version: int, where: str) -> None:
-    """Refuse tables this program does not know."""
-    if why := FORMAT.refusal(version, where):
-        raise InvalidInput(why)
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Database]:
+        """One moment of the database."""
 
+    @abstractmethod
+    def _disconnect(self) -> None: ...
 
-class Ended(InvalidInput):
-    """A collection is frozen or erased, and refuses a change; ``state`` says which."""
+    @abstractmethod
+    def _has_tables(self, db: Database) -> bool: ...
 
-    def __init__(self, state: State, what: str) -> None:
-        self.state = state
-        why = "its data set has been handed over or is about to be"
-        why = "its reports were kept until the end of their retention" if state == "erased" else why
-        super().__init__(f"the collection is {state}, so {what}: {why}")
+    @abstractmethod
+    def _create_tables(self, db: Database) -> None: ...
 
+    @abstractmethod
+    def _use_tokens(self, db: Database, tokens: Sequence[bytes]) -> int:
+        """How many of them were fresh, and are used now."""
 
-class NoSuchReport(InvalidInput):
-    """No report of this id was ever stored here."""
+    @abstractmethod
+    def _insert_new(self, db: Database, entries: Sequence[Entry]) -> None:
+        """Seal and store; raises `NotAllNew` if one is known, before anything is sealed: a key
+        that sealed something for nothing is lost.
+        """
 
-    def __init__(self) -> None:
-        super().__init__("there is no report with this id in this collection")
-
-
-def require_there(state: State) -> None:
-    """Raise `Ended` if there is nothing left to hand over."""
-    if state is State.ERASED:
-        raise Ended(state, "there is nothing to freeze")
-
-
-def require_changeable(state: State, what: str) -> None:
-    """Raise `Ended` in a collection that takes no changes; ``what``: what is not to be."""
-    if state in (State.FROZEN, State.ERASED):
-        raise Ended(state, what)
+    def _all_rows(self, db: Database) -> Iterable[Sequence[Any]]:
+        return db.execute(self.ROWS)  # type: ignore[no-any-return]
 
 
-def no_collection(where: str) -> InvalidInput:
-    return InvalidInput(
-        f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` "
-        "make one"
-    )
-
-
-def decide_by_id(
-    entry: Entry, state: State, stored: Sequence[Any] | None, opened: Opened
-) -> Decision | None:
-    """What became of an entry by its id and the times; None: it is new and in time, so that its
-    token decides.
-
-    ``stored`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report
-    gets the first answer, whatever has happened since. A repetition has the same bytes, nonce and
-    token included, and only its device knows those: everybody else gets one answer, whatever they
-    guess and whether or not the report was withdrawn.
-    """
-    if stored is not None:
-        key, sealed = stored
-        if sealed is None:
-            return CONFLICT
-        try:
-            content = opened(key, entry.id, sealed)
-        except DataError:
-            # its key is lost: no promise about this report can be repeated, and the others go on
-            return Decision("storage_unavailable")
-        same = hmac.compare_digest(content.mac, entry.mac)
-        return Decision("replayed", content.hour) if same else CONFLICT
-    code = refusal_code(state, entry.closed_reason)
-    return Decision(code) if code else None
-
-
-def refusal_code(state: State, barred: str) -> str:
-    """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
-    if state is State.FROZEN:
-        return "frozen"
-    if state is State.ERASED:
-        return "closed"
-    return barred or ("" if state is State.OPEN else "closed")
-
-
-def stored_of(entries: Sequence[Entry], outcomes: Sequence[Decision]) -> list[Entry]:
-    """Those that are stored now."""
-    return [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED]
-
-
-def counted(tallies: Tallies, stored: Sequence[Entry]) -> Tallies:
-    """The tallies with what was stored now."""
-    counts = Counter(tallies)
-    counts.update([(entry[2], entry[3]) for entry in stored])
-    return counts
-
-
-def without(tallies: Tallies, content: Content) -> Tallies:
-    """The tallies without one report."""
-    key = (content.epsilon, content.label)
-    return {**tallies, key: tallies[key] - 1}
-
-
-def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
-    """The row (state, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour,
-    latest_hour, digest) of a collection, and its tallies.
-    """
-    state, withdrawn, conflicts, invited, used, hour, erased, latest, digest = row
-    return Totals(
-        state=State(state),
-        tallies={key: n for key, n in sorted(tallies.items()) if n},
-        withdrawn=withdrawn,
-        conflicts=conflicts,
-        invitations=invited,
-        invitations_used=used,
-        frozen_hour=hour,
-        erased_hour=erased,
-        latest_hour=latest,
-        digest=digest,
-    )
+def _used_keys(db: Database, first: int, last: int) -> set[int]:
+    keys = db.execute(_USED, (first, last)).fetchall()
+    keys += db.execute("SELECT tallies_key FROM pdml_collection").fetchall()
+    return {key for (key,) in keys if key is not None}

@@ -6,7 +6,6 @@ key and destroys the old one, because a total that goes down by one tells what w
 the database's log would keep both.
 """
 
-import os
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +15,8 @@ from typing import Any, NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from pdml.collector.storage.records import Content, Entry, Tallies
 from pdml.collector.storage.report_keys import KeyDestroyed, KeyRing, Used
-from pdml.collector.storage.store import Content, Entry, Tallies
 from pdml.errors import DataError
 
 # ε in millionths, reported class, hour, MAC of the report; the features follow. A negative ε says
@@ -97,20 +96,20 @@ class Vault:
 
     def recount(
         self, rows: Iterable[Sequence[Any]], *, frozen: bool
-    ) -> tuple[Tallies, list[tuple[int]]]:
-        """The totals of (key, id, sealed) rows, and the keys of those that were withdrawn: theirs
-        are destroyed.
+    ) -> tuple[Tallies, list[tuple[bytes]]]:
+        """The totals of (key, id, sealed) rows, and the ids of those that were withdrawn: their
+        keys are destroyed.
 
         For a database that was restored from before a withdrawal, which has destroyed the key of
         its totals too.
         """
         counts: Counter[tuple[int, int]] = Counter()
-        gone = []
+        gone: list[tuple[bytes]] = []
         for key, id, sealed in rows:
             try:
                 content = self.open(key, id, sealed)
             except KeyDestroyed:
-                gone.append((key,))
+                gone.append((id,))
             else:
                 counts[content.epsilon, content.label] += 1
         if gone and frozen:
@@ -132,7 +131,7 @@ class Vault:
             [_CELL.pack(epsilon, label, n) for (epsilon, label), n in tallies.items() if n]
         )
         plain = cells.ljust(self._room, b"\0")
-        nonce = os.urandom(12)
+        nonce = self.keys.entropy(12)
         now = SealedTallies(
             number, nonce + self._totals_cipher(number).encrypt(nonce, plain, _TOTALS)
         )

@@ -84,7 +84,7 @@ def serve(
       pdml collect serve study.toml --server alice --open --test
     """
     from pdml.cli import StopSignal
-    from pdml.collector.http.connection import Limits
+    from pdml.collector.http.guard import Limits
     from pdml.collector.http.serving import Settings, serve_study
     from pdml.device.page import render
     from pdml.pages import operator_page

@@ -4,13 +4,14 @@ import asyncio
 import logging
 
 import pytest
-from collecting import AGREED, NOW, TRIAL, entry, report
-from conversation import OPERATOR, Clock, assert_problem, send, talk
+from collecting import AGREED, NOW, TRIAL, Clock, entry, report
+from conversation import OPERATOR, assert_problem, send, talk
 
 from pdml.collector.collection import Collection
 from pdml.collector.intake.report_rules import collection_id
+from pdml.collector.storage.records import NoSuchReport, State
 from pdml.collector.storage.retention import WEEK, ClockJump, keep_retention
-from pdml.collector.storage.store import NoSuchReport, State
+from pdml.collector.storage.store import Machine
 from pdml.errors import StorageUnavailable
 
 ALICE = collection_id(AGREED, "alice")
@@ -125,7 +126,7 @@ def opened(open_store, used, tmp_path):
 
     def opening(now):
         place = {"database": open_store.address, "keys": tmp_path / "reports.keys"}
-        return Collection(AGREED, "alice", clock=lambda: now, **place)
+        return Collection(AGREED, "alice", machine=Machine(clock=Clock(now)), **place)
 
     return opening
 
@@ -153,15 +154,15 @@ def test_what_waits_for_the_date_and_what_does_not(opened, tmp_path):
 
 def test_a_clock_that_jumps_while_the_collection_is_open(opened, open_store, used, tmp_path):
     clock = Clock()
-    clock.now = END - YEAR / 2
+    clock.time = END - YEAR / 2
     place = {"database": open_store.address, "keys": tmp_path / "reports.keys"}
-    with Collection(AGREED, "alice", clock=clock, **place) as collection:
-        clock.now = END + YEAR
+    with Collection(AGREED, "alice", machine=Machine(clock=clock), **place) as collection:
+        clock.time = END + YEAR
         for refused in (collection.purge, lambda: collection.export(tmp_path / "data")):
             with pytest.raises(ClockJump):
                 refused()
         assert collection.status().totals.reports == 1
-        clock.now = END - YEAR / 2  # it was a mistake, which nobody need confirm
+        clock.time = END - YEAR / 2  # it was a mistake, which nobody need confirm
         assert collection.purge(due=True) == 0
         assert collection.status().clock_jump is None
 
@@ -202,7 +203,7 @@ def test_a_running_service_waits_for_a_confirmation(used, monkeypatch, caplog):
 
     async def conversation(client):
         assert (await send(client, report(AGREED))).status_code == 201
-        clock.now = END + YEAR
+        clock.time = END + YEAR
         while not caplog.records:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
@@ -210,7 +211,7 @@ def test_a_running_service_waits_for_a_confirmation(used, monkeypatch, caplog):
         assert_problem(await send(client, report(AGREED)), "closed")
         figures = (await client.get("/operator.json", headers=asking)).json()
         assert figures["clock_jump"] == caplog.messages[0]
-        used.set_latest_hour(int(clock.now // HOUR))  # as `pdml collect clock --confirm` does
+        used.set_latest_hour(int(clock.time // HOUR))  # as `pdml collect clock --confirm` does
         while used.totals().state is not State.ERASED:
             await asyncio.sleep(0.01)
 
@@ -226,8 +227,8 @@ def test_a_running_service_notes_the_hour(used, monkeypatch):
     used.set_latest_hour(int(NOW // HOUR))
 
     async def conversation(client):
-        clock.now += 6 * 24 * HOUR
-        while used.totals().latest_hour != clock.now // HOUR:
+        clock.time += 6 * 24 * HOUR
+        while used.totals().latest_hour != clock.time // HOUR:
             await asyncio.sleep(0.01)
 
     talk(used, conversation, study=AGREED, clock=clock)
