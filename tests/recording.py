@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from pdml.clock import SystemClock
 from pdml.device.page import ContributorPage
 from pdml.study.messages import decode_report, problem
 
@@ -36,6 +37,16 @@ def refusal(code: str) -> Callable[[bytes], Answer]:
             {"type": said.type, "title": said.title, "status": said.status, "code": code}
         ).encode(),
     )
+
+
+class Pauses(SystemClock):
+    """A clock by which waiting takes no time, and is noted."""
+
+    def __init__(self, pauses: list[float] | None = None) -> None:
+        self.pauses = [] if pauses is None else pauses
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
 
 
 @dataclass

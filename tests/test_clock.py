@@ -27,10 +27,6 @@ CALLS = {
     "datetime": {"now", "utcnow", "today"},
     "date": {"today"},
 }
-# Modules that still call the machine's clock themselves: this list may only shrink.
-NOT_YET = {
-    "device/delivery.py",
-}
 
 
 def own_times(source):
@@ -80,12 +76,7 @@ def modules():
 
 
 def test_no_module_of_a_party_calls_the_clock_itself():
-    assert {name: uses for name, uses in modules().items() if uses and name not in NOT_YET} == {}
-
-
-def test_who_has_learnt_to_take_a_clock_leaves_the_list():
-    using = {name for name, uses in modules().items() if uses}
-    assert sorted(NOT_YET - using) == []
+    assert {name: uses for name, uses in modules().items() if uses} == {}
 
 
 @pytest.mark.parametrize(

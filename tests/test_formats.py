@@ -232,7 +232,8 @@ def read_collection(path, version, newer, tmp_path):
     with closing(sqlite3.connect(database)) as db:
         db.executescript(path.read_text())
         if newer:
-            db.execute(f"PRAGMA user_version = {version + 1}")
+            db.execute("UPDATE pdml_collection SET schema = ?", [version + 1])
+            db.commit()
     if (keys := path.with_suffix(".keys")).exists():
         shutil.copytree(keys, tmp_path / "reports.keys")
     who = {"study_id": "hiv-2026", "study_hash": TRIAL, "server": "alice"}
@@ -241,7 +242,7 @@ def read_collection(path, version, newer, tmp_path):
         totals = store.totals()
         assert (totals.reports, totals.withdrawn) == (3, 0)
     with closing(sqlite3.connect(database)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (FORMATS["collection"].version,)
+        assert db.execute("SELECT schema FROM pdml_collection").fetchone() == (version,)
 
 
 def read_home(path, version, newer, tmp_path):
@@ -271,7 +272,7 @@ def read_memo(path, version, newer, tmp_path):
     (tmp_path / f"{name}.json").write_text(json.dumps(table))
     memo = Memory(tmp_path).recall(TRIAL, "")
     assert (memo.label, memo.receipt.server, json.loads(memo.sent)["id"]) == (0, "alice", memo.id)
-    assert memo.version == version and memo.code == ("" if version == 1 else "3" * 32)
+    assert memo.version == version and memo.code == "3" * 32
 
 
 def read_saved_receipt(path, version, newer, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording import Recorder, receipt, refusal
+from recording import Pauses, Recorder, receipt, refusal
 from reporting import make_report
 
 from pdml.device.client import contribute, prepare, preview, submit
@@ -26,11 +26,12 @@ def memory(tmp_path: Path) -> Memory:
 
 
 def service(recorder: Recorder) -> Delivery:
-    return Delivery(recorder.url, sleep=lambda seconds: None)
+    return Delivery(recorder.url, clock=Pauses())
 
 
 def drawn(memory: Memory, study: Study, label: int) -> None:
-    memory.keep("", Memo(study=study.unkeyed_hash, id="ab" * 16, epsilon=1_000_000, label=label))
+    draw = {"id": "ab" * 16, "epsilon": 1_000_000, "label": label, "code": "cd" * 16}
+    memory.keep("", Memo(study=study.unkeyed_hash, version=1, **draw))
 
 
 @pytest.mark.parametrize("label", [0, 1, None])
@@ -47,14 +48,17 @@ def test_the_report_holds_the_draw_whatever_is_said_later(
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
-    study: Study, memory: Memory, label: int, monkeypatch: pytest.MonkeyPatch
+def test_what_leaves_is_what_was_drawn_and_nothing_beside_it(
+    study: Study, tmp_path: Path, label: int
 ) -> None:
-    """With chance fixed every byte of the report is known, and none carries the truth."""
-    monkeypatch.setattr("secrets.token_hex", lambda count: "ab" * count)
+    """With the randomness fixed every byte of the report is known, and none carries the truth."""
     word = 0 if label == 0 else WORD - 1  # flips the one, lets the other stand: both become 1
-    monkeypatch.setattr("os.urandom", lambda count: (word.to_bytes(8, "little") * count)[:count])
-    data = prepare(study, memory, ANSWERS, label, 1_000_000)
+    code = bytes([0xAB]) * 16
+
+    def entropy(count: int) -> bytes:
+        return code if count == len(code) else (word.to_bytes(8, "little") * count)[:count]
+
+    data = prepare(study, Memory(tmp_path, entropy=entropy), ANSWERS, label, 1_000_000)
     sent = make_report(study, epsilon=1_000_000, label=1, features=study.encode(ANSWERS))
     assert data == encode_report(sent)
 

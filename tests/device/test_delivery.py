@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recording import Answer, Recorder, receipt, refusal
+from recording import Answer, Pauses, Recorder, receipt, refusal
 from reporting import make_report
 
 from pdml.device.delivery import Delivery
@@ -27,7 +27,7 @@ def report(study: Study) -> bytes:
 
 def patient(url: str, pauses: list[float] | None = None) -> Delivery:
     """A client whose clock does not run."""
-    return Delivery(url, sleep=([] if pauses is None else pauses).append)
+    return Delivery(url, clock=Pauses(pauses))
 
 
 @pytest.mark.parametrize(

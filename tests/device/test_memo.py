@@ -95,7 +95,7 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-NOTHING = msgspec.json.encode(Memo(study=STUDY))
+NOTHING = msgspec.json.encode(Memo(study=STUDY, version=1))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"study": 1}', b"null", NOTHING])

@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from pdml.device import receipt as receipts
-from pdml.device.withdrawal import withdraw
+from pdml.device.receipt import withdraw
 from pdml.errors import NotDelivered
 from pdml.study import Study
 from pdml.study.messages import decode_report, report_id

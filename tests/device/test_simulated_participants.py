@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recording import Recorder, receipt, refusal
+from recording import Pauses, Recorder, receipt, refusal
 from scipy.stats import binom
 
 from pdml.device import simulated_participants
@@ -51,7 +51,7 @@ def outbox(tmp_path: Path, study: Study, table: Table) -> Path:
 
 
 def connect(recorder: Recorder) -> Delivery:
-    return Delivery(recorder.url, sleep=lambda seconds: None)
+    return Delivery(recorder.url, clock=Pauses())
 
 
 def test_the_outbox_is_every_device_drawn_on_its_own(

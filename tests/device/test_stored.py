@@ -38,7 +38,7 @@ def stored(sent: bytes, *, left: bool = True, answer: object = None) -> dict[str
     report = json.loads(sent)
     drawn = {key: report[key] for key in ("study", "id", "epsilon", "label")}
     held = {"sent": sent.decode() if left else "", "receipt": answer}
-    return {**drawn, **{key: value for key, value in held.items() if value}, "version": 2}
+    return {**drawn, **{key: value for key, value in held.items() if value}, "version": 1}
 
 
 @pytest.mark.parametrize("label", [0, 1])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from recording import Recorder, refusal
 
-from pdml.device.table_participants import submit_table
+from pdml.device.simulated_participants import submit_table
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.study import Study
 from pdml.study.messages import decode_report

@@ -176,11 +176,11 @@ def of_a_home(place: Path) -> None:
 
 def of_a_collection(place: Path) -> None:
     who, entries = collection_id(TRIAL, "alice"), [entry(label=i % 2) for i in range(3)]
-    store = SqliteStore(place / "5.db", who)
+    store = SqliteStore(place / "1.db", who)
     store.commit([*entries[1:], entries[0]._replace(consent=b"\1" * 48)])
     store.close()
-    keep("collection-5.sql", dump(place / "5.db"))
-    keep("collection-5.keys", place / "5.keys")
+    keep("collection-1.sql", dump(place / "1.db"))
+    keep("collection-1.keys", place / "1.keys")
 
 
 def of_data(place: Path) -> None:
@@ -199,13 +199,13 @@ def of_a_device(place: Path) -> None:
     id = report_id("3" * 32)
     receipt = Receipt(id=id, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
     told = {"study": TRIAL.hash, "id": id, "epsilon": 400_000, "label": 0, "code": "3" * 32}
-    memo = Memo(**told, sent=sent.decode(), receipt=receipt, version=2)
-    keep("memo-2.json", msgspec.json.encode(memo))
+    memo = Memo(**told, sent=sent.decode(), receipt=receipt, version=1)
+    keep("memo-1.json", msgspec.json.encode(memo))
     saved = receipts.make_receipt(
         replace(TRIAL, organiser=ASKING.organiser), "https://a.example", memo
     )
     keep("saved-receipt-1.json", msgspec.json.encode(saved))
-    lines = [Origin(study=TRIAL.hash, source="5" * 64, reports=2), receipt]
+    lines = [Origin(version=1, study=TRIAL.hash, source="5" * 64, reports=2), receipt]
     first, answer = (msgspec.json.encode(line) + b"\n" for line in lines)
     keep("outbox-1.ndjson", first + sent + b"\n" + report(id="4" * 32) + b"\n")
     keep("receipts-1.ndjson", answer)

@@ -2,7 +2,6 @@
 the order in which it does it.
 """
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +87,7 @@ def prepare(
         version=FORMAT.version,
         study=study.hash,
         id=memo.id,
-        # a draw from before there were codes gets one that only its bytes remember
-        nonce=report_nonce(memo.code) if memo.code else secrets.token_hex(16),
+        nonce=report_nonce(memo.code),
         epsilon=memo.epsilon,
         label=memo.label,
         features=pack_features(study.encode(answers, memo.answers)),

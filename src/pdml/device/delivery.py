@@ -4,13 +4,13 @@ same bytes at every attempt.
 
 import hashlib
 import ssl
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered, plain
 from pdml.study import Study
 from pdml.study.messages import (
@@ -56,12 +56,12 @@ class Delivery:
         *,
         ca: Path | None = None,
         attempts: int = ATTEMPTS,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.url = url.rstrip("/")
         self._parts = _checked(self.url)
         self._tls = _context(ca) if self._parts.scheme == "https" else None
-        self._attempts, self._sleep = attempts, sleep
+        self._attempts, self._clock = attempts, clock
         self._open: HTTPConnection | None = None
 
     def __enter__(self) -> Self:
@@ -191,7 +191,7 @@ class Delivery:
         why = "it did not answer"
         for attempt in range(self._attempts):
             if attempt:
-                self._sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
+                self._clock.sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
             try:
                 status, answer = self._once(method, path, body, headers)
             except ssl.SSLCertVerificationError as error:

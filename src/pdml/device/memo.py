@@ -1,11 +1,11 @@
-"""What a device remembers of a study, so that chance decides once: asking again repeats the answer,
-and nobody can average it away.
+"""What a device remembers of a study, so that an answer is randomised once: asking again repeats
+it, and nobody can average the randomness away.
 
 One file per person: study, invitation and record (`Study.memory_key`). It holds, one after the
 other:
 
-    study, id, epsilon, label     drawn: what chance has made of the answer, and every report says;
-    and answers                   the same of every other answer that goes through a coin
+    study, id, epsilon, label     drawn: the randomised answer, which every report says;
+    and answers                   the same of every other answer that is randomised
     ..., sent                     a report left, no clear answer came: only these bytes may leave
     ..., sent, receipt            stored by the service
     study, withdrawn              the service has erased it again, and this device the rest
@@ -18,14 +18,13 @@ nowhere, so it cannot be corrected after the draw.
 Of a report that was withdrawn only that stays. It is enough: whoever received the report may have
 kept it, so a second draw about the same answer would cost its epsilon again; and no second one can
 be made, because nothing is drawn or sent for a person whose report was withdrawn. Without this
-line the person would be new to the device, and chance would decide again without a word.
+line the person would be new to the device, and be randomised again without a word.
 """
 
 import contextlib
 import hashlib
 import os
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,7 +37,7 @@ from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
 from pdml.study.messages import Receipt, report_id
 
-FORMAT = Format(name="memo", version=2, oldest=1)
+FORMAT = Format(name="memo", version=1)
 
 
 class Memo(
@@ -47,14 +46,14 @@ class Memo(
     """One device's memory of one record in one study."""
 
     study: str  # `Study.memory_key`
+    version: int
     id: str = ""  # nothing from here on but `withdrawn` once the report is
     epsilon: int = 0  # millionths
-    label: int = -1  # as reported: after chance
+    label: int = -1  # as reported: randomised
     answers: tuple[tuple[int, int], ...] = ()  # level and millionths of each sensitive one
     sent: str = ""  # the report's bytes, which are ASCII
     receipt: Receipt | None = None
-    version: int = 1  # left out by the first
-    code: str = ""  # withdraws the report: its id is `report_id` of it; version 1 has none
+    code: str = ""  # withdraws the report: its id is `report_id` of it
     withdrawn: bool = False
 
 
@@ -66,13 +65,22 @@ def draw(label: int, micro_epsilon: int, classes: int, stream: Stream | None = N
 
 
 def randomise(
-    label: int, micro_epsilon: int, classes: int, answers: Sequence[tuple[int, int, int]] = ()
+    label: int,
+    micro_epsilon: int,
+    classes: int,
+    answers: Sequence[tuple[int, int, int]] = (),
+    stream: Stream | None = None,
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """What chance makes of one person's label and, each by a coin of its own, of their sensitive
-    answers: the reported label, and level and millionths of each answer.
+    """Randomised response for one person's label and, by draws of their own, for their sensitive
+    answers: the reported label, and level and millionths of each answer. From OS entropy.
     """
-    others = tuple((draw(level, micro, many), micro) for level, micro, many in answers)
-    return draw(label, micro_epsilon, classes), others
+    others = tuple((draw(level, micro, many, stream), micro) for level, micro, many in answers)
+    return draw(label, micro_epsilon, classes, stream), others
+
+
+def stream_of(entropy: Callable[[int], bytes]) -> SecureStream:
+    """Draws from so many bytes at a time."""
+    return SecureStream(lambda count: np.frombuffer(entropy(8 * count), dtype=np.uint64))
 
 
 def default_folder() -> Path:
@@ -92,8 +100,9 @@ class Memory:
     - A file that cannot be read is an error, never a reason to draw again.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> None:
         self._folder = folder
+        self._entropy = entropy
 
     def recall(self, study: str, record: str) -> Memo | None:
         path = self._path(study, record)
@@ -135,8 +144,8 @@ class Memory:
         """
         while (stored := self.recall(study, record)) is None:
             if not self._adopt(study, record):
-                code = secrets.token_hex(16)
-                reported, others = randomise(label, micro_epsilon, classes, answers)
+                code, stream = self._entropy(16).hex(), stream_of(self._entropy)
+                reported, others = randomise(label, micro_epsilon, classes, answers, stream)
                 memo = Memo(
                     study=study,
                     id=report_id(code),

@@ -1,5 +1,5 @@
-"""Many devices in one process, to try a study out: a table of people becomes reports on the disk,
-and these are delivered.
+"""`pdml contribute --csv` as a function, to try a study out: many devices in one process. A table
+of people becomes reports on the disk, and these are delivered.
 
 The outbox is written whole, before any network activity, and never drawn again: an interrupted
 delivery goes on where it stopped, with the same reports. Its first line says what it was made from;
@@ -9,7 +9,6 @@ each further line is one report without token.
 import hashlib
 import os
 import re
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -18,24 +17,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from threading import local
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from pdml._types import Array, IntArray
 from pdml.device.answers import consent
 from pdml.device.delivery import Answer, Delivery
-from pdml.errors import DataError, NotDelivered, because
+from pdml.device.memo import stream_of
+from pdml.errors import DataError, InvalidInput, NotDelivered, because
 from pdml.files import open_file, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
-from pdml.mechanisms.randomness import SecureStream
 from pdml.ownership import open_ours
-from pdml.study import Study, messages
+from pdml.study import Study, messages, table_columns
 from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
-from pdml.tables import Table
+from pdml.tables import Table, read_table
 
-FORMAT = Format(name="outbox", version=1)  # which is written from 2 on
+FORMAT = Format(name="outbox", version=1)
 BATCH = 100
 CONNECTIONS = 4
 _TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
@@ -44,6 +43,7 @@ _TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an outbox was made from."""
 
+    version: int
     study: str
     source: str  # sha256 of the table's file and of the columns used
     reports: int
@@ -91,7 +91,14 @@ def read_tokens(path: Path, needed: int) -> list[str]:
 
 
 def fill(
-    path: Path, study: Study, table: Table, labels: IntArray, epsilons: Array, *, source: str
+    path: Path,
+    study: Study,
+    table: Table,
+    labels: IntArray,
+    epsilons: Array,
+    *,
+    source: str,
+    entropy: Callable[[int], bytes] = os.urandom,
 ) -> Origin:
     """Draw every report and write the outbox; if it exists already for the same source, nothing is
     drawn again.
@@ -103,9 +110,10 @@ def fill(
     - The file appears whole or not at all, readable by its owner alone; of two runs at the same
       time the first wins.
     """
-    origin = Origin(study=study.hash, source=source, reports=table.n_rows)
+    origin = Origin(version=FORMAT.version, study=study.hash, source=source, reports=table.n_rows)
     if not path.exists():
-        write_private(path, _draw_reports(origin, study, table, labels, epsilons), first=True)
+        drawn = _draw_reports(origin, study, table, labels, epsilons, entropy)
+        write_private(path, drawn, first=True)
     if (existing := _origin(path)) != origin:
         what = "another study" if existing.study != study.hash else "another table or other columns"
         raise DataError(
@@ -115,15 +123,21 @@ def fill(
 
 
 def _draw_reports(
-    origin: Origin, study: Study, table: Table, labels: IntArray, epsilons: Array
+    origin: Origin,
+    study: Study,
+    table: Table,
+    labels: IntArray,
+    epsilons: Array,
+    entropy: Callable[[int], bytes],
 ) -> Iterator[bytes]:
     """The lines of an outbox."""
-    reported = flip_labels(labels, epsilons, len(study.classes), SecureStream()).tolist()
+    reported = flip_labels(labels, epsilons, len(study.classes), stream_of(entropy)).tolist()
     micros = [micro(value) for value in epsilons.tolist()]
     features = study.encode_table(table)
     yield msgspec.json.encode(origin) + b"\n"
     for i in range(table.n_rows):
-        yield encode_report(_report(study, micros[i], reported[i], features[i])) + b"\n"
+        report = _report(study, micros[i], reported[i], features[i], entropy)
+        yield encode_report(report) + b"\n"
 
 
 def write_failures(path: Path, undelivered: Iterable[Undelivered]) -> None:
@@ -227,12 +241,18 @@ def _unsent(
                 )
 
 
-def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Report:
+def _report(
+    study: Study,
+    micro_epsilon: int,
+    label: int,
+    features: Array,
+    entropy: Callable[[int], bytes],
+) -> Report:
     return Report(
         version=messages.FORMAT.version,
         study=study.hash,
-        id=secrets.token_hex(16),
-        nonce=secrets.token_hex(16),
+        id=entropy(16).hex(),
+        nonce=entropy(16).hex(),
         epsilon=micro_epsilon,
         label=label,
         features=pack_features(features),
@@ -249,11 +269,13 @@ def _origin(path: Path) -> Origin:
         with _open(path, _OUTBOX) as file:
             line = file.readline(_LONGEST_LINE)
         origin: Origin = decode(line, Origin)
-        return origin
     except msgspec.DecodeError:
         other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
         why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
         raise DataError(why) from None
+    if why := FORMAT.refusal(origin.version, str(path)):
+        raise DataError(why)
+    return origin
 
 
 def _open(path: Path, what: str, flags: int = os.O_RDONLY) -> BinaryIO:
@@ -285,3 +307,125 @@ def source_digest(path: Path, *columns: str) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmittedTable:
+    """What became of the reports of a table, and the files that hold them."""
+
+    rows: int
+    tally: Tally
+    reports: Path
+    receipts: Path
+    failures: Path
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """By what they hold."""
+        kinds = ("reports", "receipts", "failures")
+        return {kind: getattr(self, kind) for kind in kinds}
+
+    def to_dict(self) -> dict[str, Any]:
+        """How many reports are stored, and why others are not, for JSON."""
+        counts = {"stored": self.tally.stored, "stored_before": self.tally.stored_before}
+        files = {kind: str(path) for kind, path in self.files.items()}
+        return {**counts, "problems": self.tally.by_code(), "files": files}
+
+    def check(self) -> None:
+        """Raise `NotDelivered` if a report is not stored."""
+        if self.tally.undelivered:
+            why = f"{self.tally.trouble}; " if self.tally.trouble else ""
+            raise NotDelivered(
+                f"{why}{len(self.tally.undelivered):,} reports are not stored: the same command "
+                "sends them again, unchanged"
+            )
+
+
+def submit_table(
+    study: Study,
+    url: str,
+    file: Path,
+    *,
+    label_column: str,
+    epsilon_column: str = "",
+    epsilon: float | None = None,
+    tokens: Path | None = None,
+    outbox: Path | None = None,
+    clamp: bool = False,
+    ca: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> SubmittedTable:
+    """Try a study out: randomise every row of a table as the device of a person who agrees would,
+    and send the reports.
+
+    Parameters
+    ----------
+    study : Study
+        `Study.load("study.toml")`.
+    url : str
+        The collection service.
+    file : Path
+        A table with the study's attributes as columns.
+    label_column : str
+        The column of true answers.
+    epsilon_column, epsilon : str, float
+        A column of each person's ε, or one for all; by default the study's suggestion.
+    tokens : Path, optional
+        Invitations, one per line.
+    outbox : Path, optional
+        Where reports wait, by default beside the table.
+    clamp : bool
+        Move numbers into their declared ranges instead of refusing the table.
+    ca : Path, optional
+        Trust this authority's certificates (PEM) instead of the system's.
+    progress : callable
+        Hears (reports answered, of how many).
+
+    Returns
+    -------
+    SubmittedTable
+        Reports that could not be delivered are told in it, not raised: calling it again sends
+        them, unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        For a bad address or a table that does not fit the study: before anything is drawn.
+
+    Guarantees
+    ----------
+    - Those of `fill`: each label is ε-LDP with its own ε, drawn once.
+    """
+    if not label_column:
+        raise InvalidInput("--csv needs --label-column: the column of true answers")
+    if epsilon_column and epsilon is not None:
+        raise InvalidInput(
+            "--epsilon must be left out beside --epsilon-column: each person has one already"
+        )
+    Delivery(url, ca=ca)  # a bad address is refused before the work
+    named = [label_column, *([epsilon_column] if epsilon_column else [])]
+    table = read_table(file, [*(attribute.name for attribute in study.attributes), *named])
+    if not clamp:
+        table_columns.require_in_range(study, table)
+    labels = table_columns.labels_of(study, table, label_column)
+    if epsilon_column:
+        epsilons = table_columns.epsilons_of(study, table, epsilon_column)
+    else:
+        chosen = study.default_epsilon if epsilon is None else epsilon
+        epsilons = table_columns.same_epsilon(study, table, chosen)
+    invited = read_tokens(tokens, table.n_rows) if tokens is not None else ()
+    reports = outbox or file.with_name(f"{file.name.split('.')[0]}.reports.ndjson")
+    receipts, failures = (
+        reports.with_name(f"{reports.name.split('.')[0]}.{what}.ndjson")
+        for what in ("receipts", "failures")
+    )
+    epsilon_text = "" if epsilon is None else f"{epsilon!r}"
+    source = source_digest(file, label_column, epsilon_column, epsilon_text)
+    fill(reports, study, table, labels, epsilons, source=source)
+    tally = deliver(
+        reports, receipts, lambda: Delivery(url, ca=ca), tokens=invited, progress=progress
+    )
+    write_failures(failures, tally.undelivered)
+    return SubmittedTable(
+        rows=table.n_rows, tally=tally, reports=reports, receipts=receipts, failures=failures
+    )

@@ -16,7 +16,7 @@ from pdml.errors import InvalidInput, NotDelivered
 if TYPE_CHECKING:
     from pdml.cli.commands.people.contribute_answers import PresetAnswers
     from pdml.device.client import Contribution, Preview
-    from pdml.device.table_participants import CrowdResult
+    from pdml.device.simulated_participants import SubmittedTable
     from pdml.study.translations import Texts
 
 _TABLE = "A table of people, each played as a device of its own."
@@ -140,7 +140,7 @@ def answer_study(
     from pdml.device.client import Contribution
     from pdml.device.delivery import Delivery, address_of
     from pdml.device.memo import Memory, default_folder
-    from pdml.device.table_participants import submit_table
+    from pdml.device.simulated_participants import submit_table
     from pdml.study import Study
 
     contract = Study.load(study)
@@ -215,7 +215,7 @@ def withdraw(
     """
     import msgspec
 
-    from pdml.device.withdrawal import withdraw as take_back
+    from pdml.device.receipt import withdraw as take_back
     from pdml.study import Study
 
     who = {"token": token, "record": record}
@@ -229,7 +229,7 @@ def withdraw(
     )
 
 
-def _played(played: "CrowdResult") -> None:
+def _played(played: "SubmittedTable") -> None:
     tally = played.tally
     before = f" ({tally.stored_before:,} had receipts already)" if tally.stored_before else ""
     stored = tally.stored + tally.stored_before
