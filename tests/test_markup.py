@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from jinja2 import DictLoader, UndefinedError
 from markupsafe import Markup
 
-from pdml.formatting.markup import plain_text, templates
+from pdml.formatting.markup import markdown_templates, plain_text, templates
+from pdml.statement.document import Blank, Exact, Items, Sheet, read_section
 
 
 def render(source, **context):
@@ -49,3 +50,48 @@ def test_only_text_and_whole_numbers_are_printed(value):
     with pytest.raises(TypeError, match="may print"):
         render("{{ value }}", value=value)
     assert render("{{ value }}", value=12) == "12"
+
+
+SECTION = """# {{ text }}
+
+*{{ text }}*
+
+{{ text }}
+
+% if text
+- {{ text }}
+- and {{ text }}
+  {{ text }}
+% endif
+
+**{{ text }}**
+
+| {{ text }} | {{ text }} |
+| --- | --- |
+% for cells in [(text, "b")]
+{{ cells|row }}
+% endfor
+
+> To be filled in by the controller: {{ text }}.
+
+```
+{{ text }}  x
+```
+"""
+marks = st.text("a1.-+|*_<>&`#[]\\~'{}%: \n", min_size=1, max_size=9).filter(str.strip)
+
+
+@given(text=marks.map(lambda text: f"a{text}a") | marks.map(lambda text: f"{text.strip()}a"))
+def test_no_value_changes_what_a_section_of_markdown_is_made_of(text):
+    room = markdown_templates("pdml.statement", "sections")
+    room.loader = DictLoader({"any": SECTION})
+    shown = " ".join(text.split())
+    section = read_section("any", room.get_template("any").render(text=text))
+    assert (section.heading, section.question) == (shown, shown)
+    assert section.parts == (
+        shown,
+        Items((shown, f"and {shown} {shown}")),
+        Sheet(shown, (shown, shown), ((shown, "b"),)),
+        Blank(shown),
+        Exact((f"{shown}  x",)),
+    )

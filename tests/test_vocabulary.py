@@ -86,11 +86,12 @@ BANNED = {
 }
 PROSE = [
     file
-    for package in ("cli", "formatting", "pages", "templates")
+    for package in ("cli", "formatting", "pages", "statement", "templates")
     for file in sorted((PACKAGE / package).rglob("*"))
     if file.suffix in {".py", ".html", ".js", ".json", ".j2"}
 ]
 CODE = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.S)  # of templates
+FIELD = re.compile(r"\{[^{}]*\}")  # of f-strings
 
 
 def prose(file: Path) -> str:
@@ -99,7 +100,8 @@ def prose(file: Path) -> str:
     if file.suffix != ".py":
         return CODE.sub(" ", text)
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return "\n".join(token.string for token in tokens if token.type == tokenize.STRING)
+    strings = (token.string for token in tokens if token.type == tokenize.STRING)
+    return "\n".join(FIELD.sub(" ", text) if text[0] == "f" else text for text in strings)
 
 
 @pytest.mark.parametrize("pattern", BANNED)

@@ -17,7 +17,7 @@ def test_three_files_and_what_is_left_to_fill_in(capsys, tmp_path):
     assert "protects nobody" in out and "was verified" in out and "legal basis" in out
     made = {path.name: path.read_text() for path in (tmp_path / "s").iterdir()}
     assert set(made) == {"statement.html", "statement.md", "registry.yaml"}
-    assert made["statement.md"].startswith("# Privacy statement: ")
+    assert made["statement.md"].startswith("# Privacy statement and DPIA (Art. 35 GDPR): ")
     assert yaml.safe_load(made["registry.yaml"])["status"] == "Draft"
 
 

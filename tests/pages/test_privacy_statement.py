@@ -26,9 +26,9 @@ from pdml.cli.render import budget_text
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import DataError, InvalidInput, NotVerified
 from pdml.formatting import numbers
+from pdml.formatting.markup import escape_markdown as escaped
 from pdml.model.model import load_model
-from pdml.statement import organiser_fields, statement
-from pdml.statement.markdown import escaped
+from pdml.statement import statement
 from pdml.statement.registry import Entry
 from pdml.study import Study, Wording
 
@@ -49,7 +49,7 @@ SIZES = {
 
 
 def planned(plan=MASKED, **changes):
-    """Three classes: without the coin's tables a ledger is made at once."""
+    """Three classes: without the tables of randomised response a ledger is made at once."""
     return study_of(NAMES, plan=plan, **SIZES | changes)
 
 
@@ -70,15 +70,20 @@ UNKNOWN = replace(  # to whoever receives the reports
     RANDOMISED, encoder=replace(RANDOMISED.encoder, attributes=RANDOMISED.attributes[1:])
 )
 
-SHORT = "Privacy statement: Who is at risk?"  # the title, below which the summary stands
+TITLE = "Privacy statement and DPIA (Art. 35 GDPR)"
+SHORT = f"{TITLE}: Who is at risk?"  # the title, below which the summary stands
 COMPARED, MUCH, TRUST = "What is compared", "How much, against whom", "Whom people must trust"
 OUTSIDE, CHANCE = "What is outside the guarantee", "Where randomness comes from"
 TELLS, GATHERED = "What else could tell", "How data are gathered and kept"
 ADDS, WORTH, CHECK = "How spending adds up", "What it is worth", "How anybody can check it"
 RIGHTS = "What people are told, and may ask for"
-PROCESSING, RISKS = "The processing", "Risks, measures, and what remains"
-COIN, EXCHANGE, IN_TIME = "The device's coin", "One exchange of sums", "Training in rounds"
-COINS, PROTECTED = "The coins of other answers", "What is protected"
+PROCESSING, RISKS = "The processing", "Risks, measures and residual risk"
+COIN, EXCHANGE, IN_TIME = (
+    "Randomised response of the sensitive answer",
+    "One exchange of sums",
+    "Training in rounds",
+)
+COINS, PROTECTED = "Randomised response of other answers", "What is protected"
 TOGETHER = "Over several trainings"
 FIGURES = {SHORT, MUCH, TRUST, ADDS, RISKS}
 HEARD = {MUCH, GATHERED, COINS, WORTH}  # how loud a randomised answer is
@@ -344,7 +349,7 @@ def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
         statement(study, fewer)
 
 
-def test_coins_that_an_operator_tossed_hide_nothing_from_it(trained, tmp_path):
+def test_answers_that_an_operator_randomised_have_no_protection_from_it(trained, tmp_path):
     study, path = trained["randomised"]
     by = {"provenance__labels_randomised_by": ["operator"] * len(NAMES)}
     told = statement(study, altered(path, tmp_path / "m.json", **by)).markdown
@@ -352,7 +357,7 @@ def test_coins_that_an_operator_tossed_hide_nothing_from_it(trained, tmp_path):
     assert "as they were given, but for those that devices randomise" not in told
 
 
-def test_what_coins_promise_without_a_plan():
+def test_what_randomised_response_promises_without_a_plan():
     """The largest ε of each menu, and their sum."""
     told = statement(replace(UNKNOWN, plan=None, budget=None))
     assert [card.big for card in told.document.cards] == [
@@ -452,7 +457,7 @@ def test_what_cannot_be_stated_is_refused(tmp_path):
         with pytest.raises(DataError, match=r"model\.json"):
             statement(study, altered(STORED, tmp_path / "model.json", **{key: value}))
     house = altered(STORED, tmp_path / "house.json", format="pdml-model/2", expected=None)
-    with pytest.raises(InvalidInput, match="for the house of alice"):
+    with pytest.raises(InvalidInput, match="the local model of alice"):
         statement(study, altered(house, house, house="alice"))
 
 
@@ -682,6 +687,7 @@ def test_every_number_in_words_is_the_studys_or_the_ledgers():
 
     def found(study):
         text = statement(study).markdown.partition("# Appendix")[0].replace(study.hash, "")
+        text = re.sub(r"Art\. .*?GDPR", "", text)
         text = re.sub(r"http://127\.0\.0\.1:\d+", "", text)
         return set(re.findall(r"\d+(?:[.,-]\d+)*%?", text))
 
@@ -697,7 +703,7 @@ def test_what_a_study_says_is_text_that_nobody_obeys(title, question, level, mor
     ages = Category(name="x" + level, levels=(level + "a", "other"))
     study = planned(None, title=title, question=question, description=more)
     told = statement(replace(study, encoder=Encoder(attributes=(ages,))))
-    assert escape(title) in told.html and f"# Privacy statement: {escaped(title)}" in told.markdown
+    assert escape(title) in told.html and f"# {escaped(f'{TITLE}: {title}')}" in told.markdown
     tables = re.findall(r"(?:^\|.*\|$\n?)+", told.markdown, flags=re.M)
     for table in tables:
         cells = {len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in table.splitlines()}
@@ -737,14 +743,10 @@ def test_the_languages_of_a_study_are_told():
     assert "in these languages: nl" in statement(replace(BASE, language="nl")).markdown
 
 
-def test_languages_have_their_place(monkeypatch):
-    before = statement(BASE)
-    asked = len(before.missing)
-    monkeypatch.setattr(organiser_fields, "languages", lambda study: "As the organiser put it.")
-    after = statement(BASE)
-    assert changed(before, after) == {PROCESSING}
-    assert "As the organiser put it." in after.html and "As the organiser put it." in after.markdown
-    assert len(after.missing) == asked - 1
+def test_languages_have_their_place():
+    before, after = statement(BASE), statement(replace(BASE, language="nl"))
+    assert changed(before, after) == {PROCESSING, CHECK}
+    assert "languages: nl" in after.html and len(after.missing) == len(before.missing) - 1
 
 
 # The registry
@@ -759,7 +761,7 @@ def test_the_entry_is_one_and_reads_back_as_json_and_as_yaml(name):
     assert statement(SETTINGS[name]).registry["deployment"]["basic"]["publication_date"] == (
         "1900-01-01"
     )
-    assert basic["intended_use"].startswith("To be filled in by the organiser")
+    assert basic["intended_use"].startswith("To be filled in by the controller")
 
 
 def test_the_entry_says_what_the_budget_allows_or_the_ledger_has_spent():

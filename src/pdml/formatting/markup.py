@@ -1,4 +1,4 @@
-"""HTML from templates: the one way to make it, in every room that has pages.
+"""HTML and Markdown from templates: the one way to make them.
 
 Escaping is always on, a name that was not given is an error, and what comes from outside is text.
 """
@@ -6,18 +6,29 @@ Escaping is always on, a name that was not given is an error, and what comes fro
 import hashlib
 import re
 from base64 import b64encode
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
+from jinja2.ext import Extension
 from markupsafe import Markup
 
-__all__ = ["Markup", "plain_text", "policy_hash", "templates"]
+__all__ = [
+    "Markup",
+    "escape_markdown",
+    "markdown_templates",
+    "plain_text",
+    "policy_hash",
+    "templates",
+]
 
 _UNSPEAKABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MARKDOWN_MARKS = re.compile(r"((?<=^ )[-+]|^[-+]|[\\`*_\[\]<>|#~])")
+_LINE_STATEMENT = re.compile(r"^[ \t]*%(.*)\n", re.MULTILINE)
 
 
 def templates(package: str, folder: str = "templates") -> Environment:
-    """The templates of one room.
+    """The HTML templates of one package.
 
     Guarantees
     ----------
@@ -28,11 +39,44 @@ def templates(package: str, folder: str = "templates") -> Environment:
         loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_printed,
+        finalize=lambda value: _printed(value, plain_text),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def markdown_templates(package: str, folder: str) -> Environment:
+    """Templates of Markdown, under the same rules.
+
+    Lines that begin with % hold conditions and loops; ``cells|row`` is a line of a table.
+    """
+    environment = Environment(
+        loader=PackageLoader(package, folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: _printed(value, escape_markdown),
+        extensions=[_LineStatements],
+    )
+    environment.filters["row"] = _row
+    return environment
+
+
+class _LineStatements(Extension):
+    """A line that begins with % leaves nothing behind; the engine's own kind takes the empty lines
+    below it along, which part paragraphs."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return _LINE_STATEMENT.sub("{%\\1\n%}", source)
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows and does not obey, on one line."""
+    return Markup(_MARKDOWN_MARKS.sub(r"\\\1", re.sub(r"\s+", " ", plain_text(text))))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return Markup("| " + " | ".join(map(escape_markdown, cells)) + " |")
 
 
 def plain_text(text: str) -> str:
@@ -45,12 +89,12 @@ def policy_hash(source: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-def _printed(value: Any) -> Any:
-    """What a template may print; the engine escapes it afterwards."""
+def _printed(value: Any, escape: Callable[[str], str]) -> Any:
+    """What a template may print; the engine escapes for HTML afterwards what is not `Markup`."""
     if isinstance(value, (Markup, Undefined)):
         return value
     if isinstance(value, str):
-        return plain_text(value)
+        return escape(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise TypeError(f"a template may print text and whole numbers, got {value!r}")

@@ -1,19 +1,16 @@
-"""A statement on a study, or on one of its trainings: what is promised to whom, in the order in
-which NIST SP 800-226 asks.
+"""The privacy statement and DPIA of a study or of one of its trainings: what is promised to whom,
+in the order in which NIST SP 800-226 asks, and the impact assessment of Art. 35 GDPR.
 
 | file | what is in it |
 |---|---|
-| `facts.py` | everything that it rests on: the study, and a ledger |
-| `said.py` | what only the organiser can say: one place for each |
-| `guarantee.py`, `trust.py`, `practice.py`, `use.py` | the questions, answered in words |
-| `assessment.py`, `risks.py`, `formulas.py` | the annex on data protection, the appendix |
-| `coins.py` | answers beside the label that devices randomise |
+| `sections/*.md.j2` | the prose, one file for each question: Markdown that a lawyer can edit |
+| `facts.py`, `load_facts.py` | the one context of these templates: the study, and a ledger |
+| `document.py` | what a document is made of, read from Markdown and written as Markdown |
 | `registry.py` | the entry for the registry of deployments |
-| `parts.py`, `markdown.py` | what a document is made of, and one of its two forms |
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -24,15 +21,12 @@ import msgspec
 from pdml import _validate
 from pdml.consortium.signed_counts import PooledEvaluation
 from pdml.errors import InvalidInput
+from pdml.formatting import numbers
+from pdml.formatting.markup import markdown_templates
 from pdml.pages.render import document as render_template
-from pdml.statement import facts as gathered
-from pdml.statement import markdown, organiser_fields, registry
-from pdml.statement.document import Document
-from pdml.statement.facts import Facts
-from pdml.statement.sections import guarantee, practice, use
-from pdml.statement.sections.dpia import assessment
-from pdml.statement.sections.formulas import appendix
-from pdml.statement.sections.trust import trust
+from pdml.statement import load_facts, registry
+from pdml.statement.document import Document, Section, read_section, to_markdown
+from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Facts, whom
 from pdml.study import Study
 from pdml.study.schema.trainable import MOST_JOBS
 
@@ -41,19 +35,28 @@ _SIMULATED = (
     "Simulation: the noise of this run came from a seeded generator, so the run protects nobody. "
     "The figures say what a deployment with real noise would guarantee."
 )
-_QUESTIONS = (
-    guarantee.unit,
-    guarantee.neighbours,
-    guarantee.parameters,
-    trust,
-    practice.outside,
-    practice.randomness,
-    practice.channels,
-    practice.exposure,
-    use.accounting,
-    use.utility,
-    use.checking,
+_QUESTIONS: tuple[str, ...] = (
+    "unit",
+    "neighbours",
+    "parameters",
+    "trust",
+    "outside",
+    "randomness",
+    "channels",
 )
+_QUESTIONS += ("exposure", "accounting", "utility", "checking")
+_DPIA = ("processing", "necessity", "risks", "rights", "decision")
+_SECTIONS = markdown_templates("pdml.statement", "sections")
+_SECTIONS.globals |= {"numbers": numbers, "whom": whom, "MOST_JOBS": MOST_JOBS}
+_SECTIONS.globals |= {"RECEIVER": RECEIVER, "OTHERS": OTHERS, "TOGETHER": TOGETHER}
+
+
+def _read(facts: Facts, *names: str) -> tuple[Section, ...]:
+    """Sections by their files."""
+    return tuple(
+        read_section(name, _SECTIONS.get_template(f"{name}.md.j2").render(facts=facts))
+        for name in names
+    )
 
 
 @dataclass(frozen=True)
@@ -74,20 +77,30 @@ class Statement:
     @cached_property
     def document(self) -> Document:
         """Its sentences, once for all forms."""
-        study, spent = self.facts.study, self.facts.spent
+        facts, study, spent = self.facts, self.facts.study, self.facts.spent
         about = "as it is planned" if spent is None else f"training {spent.job}"
+        (summary,) = _read(facts, "summary")
         return Document(
-            title=f"Privacy statement: {study.title}",
+            title=f"Privacy statement and DPIA (Art. 35 GDPR): {study.title}",
             lead=f"Study {study.id}, {about}. In the order in which NIST SP 800-226 evaluates "
-            "differential privacy; words first, formulas in the appendix.",
-            warning=_SIMULATED if self.facts.simulated else "",
-            cards=guarantee.cards(self.facts),
-            summary=guarantee.summary(self.facts),
-            sections=tuple(question(self.facts) for question in _QUESTIONS),
-            annex=assessment(self.facts),
-            appendix=appendix(self.facts),
-            language=organiser_fields.LANGUAGE,
+            "differential privacy; then the data protection impact assessment, which is complete "
+            "once the controller has filled in what is left blank; formulas in the appendix.",
+            warning=_SIMULATED if facts.simulated else "",
+            cards=tuple(facts.cards()),
+            summary=tuple(part for part in summary.parts if isinstance(part, str)),
+            sections=_read(facts, *_QUESTIONS),
+            dpia=_read(facts, *_DPIA),
+            appendix=_read(facts, *self._formulas()),
         )
+
+    def _formulas(self) -> Iterator[str]:
+        """Definition, randomised response, the noise, and how they compose."""
+        yield from ("definition", "label_formula")
+        if self.facts.sensitive:
+            yield "attribute_formula"
+        if self.facts.plan is not None:
+            yield "rounds_formula" if self.facts.rounds else "sums_formula"
+        yield "composition"
 
     @cached_property
     def html(self) -> str:
@@ -97,7 +110,7 @@ class Statement:
     @cached_property
     def markdown(self) -> str:
         """The same sentences as Markdown."""
-        return markdown.render(self.document)
+        return to_markdown(self.document)
 
     @cached_property
     def _entry(self) -> tuple[registry.Entry, tuple[str, ...]]:
@@ -125,7 +138,7 @@ class Statement:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What the organiser must fill in, on the page and in the entry."""
+        """What the controller must fill in, on the page and in the entry."""
         return tuple(dict.fromkeys((*self.document.blanks, *self._entry[1])))
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,12 +217,12 @@ def statement(
     ----------
     - Every number comes from the study or from a ledger: the plan's events, at worst, or those in
       the model's file.
-    - What neither says is left blank for the organiser, and named in ``missing``.
+    - What neither says is left blank for the controller, and named in ``missing``.
 
     Examples
     --------
-    >>> told = statement(Study.load("study.toml"))  # doctest: +SKIP
-    >>> told.markdown.startswith("# Privacy statement")  # doctest: +SKIP
+    >>> planned = statement(Study.load("study.toml"))  # doctest: +SKIP
+    >>> planned.markdown.startswith("# Privacy statement")  # doctest: +SKIP
     True
     """
     why = "each is counted before it happens"
@@ -220,11 +233,11 @@ def statement(
                 "evaluations must be left out without a result: they are about its model",
                 setting="evaluations",
             )
-        return Statement(gathered.forecast_facts(study, trainings), published)
+        return Statement(load_facts.forecast_facts(study, trainings), published)
     if trainings != 1:
         raise InvalidInput(
             f"trainings must be left out with a result, got {trainings}: its ledger says itself "
             "what it counts",
             setting="trainings",
         )
-    return Statement(gathered.load_result_facts(study, result, evaluations), published)
+    return Statement(load_facts.load_result_facts(study, result, evaluations), published)

@@ -1,10 +1,17 @@
-"""What a statement is made of, once for every form in which it is written.
+"""What a statement is made of, and its two forms: read from the Markdown of `sections/`, written as
+Markdown, or drawn as a page by ``statement.html``.
 
 Text is plain text: a page escapes it, Markdown does too, and neither obeys it.
 """
 
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
+
+from pdml.formatting.markup import escape_markdown
+
+TO_FILL_IN = "To be filled in by the controller"
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Blank:
-    """What nobody but the organiser can say, and the study does not: never filled in by us."""
+    """What nobody but the controller can say, and the study does not: never filled in by us."""
 
     what: str
 
@@ -42,8 +49,6 @@ class Exact:
 
 
 Part = str | Items | Sheet | Blank | Exact
-
-TO_FILL_IN = "To be filled in by the organiser"
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,11 @@ class Document:
     cards: tuple[Card, ...]
     summary: tuple[str, ...]
     sections: tuple[Section, ...]  # the questions of the evaluation
-    annex: tuple[Section, ...]  # for whoever assesses the impact on data protection
+    dpia: tuple[Section, ...]
     appendix: tuple[Section, ...]  # formulas
     language: str = "en"
 
-    ANNEX: ClassVar[str] = "Annex: assessing the impact on data protection"
+    DPIA: ClassVar[str] = "Data protection impact assessment (Art. 35 GDPR)"
     APPENDIX: ClassVar[str] = "Appendix: formulas"
 
     @property
@@ -90,9 +95,111 @@ class Document:
 
     @property
     def blanks(self) -> tuple[str, ...]:
-        """What the organiser must fill in, each once, in the order of the document."""
-        every = (*self.sections, *self.annex, *self.appendix)
+        """What the controller must fill in, each once, in the order of the document."""
+        every = (*self.sections, *self.dpia, *self.appendix)
         names = (
             part.what for section in every for part in section.parts if isinstance(part, Blank)
         )
         return tuple(dict.fromkeys(names))
+
+
+# Read: headings, paragraphs, lists, tables below a bold caption, quotes to fill in, fenced lines
+
+_MARK = re.compile(r"\\([\\`*_\[\]<>|#~+-])")
+_CELL = re.compile(r"((?:\\.|[^\\|])*)\|")
+_FENCE = re.compile(r"^```\n(.*?)^```$", re.S | re.M)
+
+
+def read_section(name: str, markdown: str) -> Section:
+    """One file of `sections/`, rendered: a heading, the question in italics, and the answer."""
+    heading, _, rest = markdown.strip().partition("\n")
+    parts = tuple(_parts(rest))
+    question, *answer = parts if parts and rest.lstrip().startswith("*") else ("", *parts)
+    assert isinstance(question, str)
+    question = question.removeprefix("*").removesuffix("*")
+    return Section(name, _plain(heading.removeprefix("# ")), question, tuple(answer))
+
+
+def _parts(markdown: str) -> Iterator[Part]:
+    for k, piece in enumerate(_FENCE.split(markdown)):
+        if k % 2:
+            yield Exact(tuple(_MARK.sub(r"\1", line) for line in piece.splitlines()))
+        else:
+            caption = ""
+            for block in re.split(r"\n\s*\n", piece):
+                lines = [line.strip() for line in block.splitlines() if line.strip()]
+                if lines and lines[0].startswith("**"):
+                    caption = _plain(" ".join(lines)[2:-2])
+                elif lines:
+                    yield from _block(lines, caption)
+                    caption = ""
+
+
+def _block(lines: list[str], caption: str) -> Iterator[Part]:
+    if lines[0].startswith("|"):
+        columns, _, *rows = (tuple(map(_plain, _CELL.findall(line[1:]))) for line in lines)
+        if rows:
+            yield Sheet(caption, columns, tuple(rows))
+    elif lines[0].startswith("- "):
+        items = re.split(r"\n- ", "\n".join(lines)[2:])
+        yield Items(tuple(map(_plain, items)))
+    elif lines[0].startswith("> "):
+        text = " ".join(line.removeprefix("> ") for line in lines)
+        yield Blank(_plain(text.removeprefix(f"{TO_FILL_IN}: ")).removesuffix("."))
+    else:
+        yield _plain("\n".join(lines))
+
+
+def _plain(text: str) -> str:
+    """The text that was escaped, on one line."""
+    return _MARK.sub(r"\1", " ".join(text.split()))
+
+
+# Written
+
+
+def to_markdown(document: Document) -> str:
+    """The whole document, for whoever puts it into another one."""
+    blocks = [f"# {escape_markdown(document.title)}", escape_markdown(document.lead)]
+    if document.warning:
+        blocks.append(f"> **{escape_markdown(document.warning)}**")
+    rows = tuple((card.name, card.big, card.small) for card in document.cards)
+    blocks.append(parts_to_markdown(document.summary))
+    blocks.append(_sheet(Sheet("", ("Data, against whom", "ε", "How sure"), rows)))
+    for heading, sections in (
+        ("", document.sections),
+        (document.DPIA, document.dpia),
+        (document.APPENDIX, document.appendix),
+    ):
+        blocks += [f"# {heading}"] if heading else []
+        for section in sections:
+            blocks += [f"## {escape_markdown(section.heading)}"]
+            blocks += [f"*{escape_markdown(section.question)}*", parts_to_markdown(section.parts)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def parts_to_markdown(parts: Iterable[Part]) -> str:
+    """Parts of a section, one below the other."""
+    return "\n\n".join(map(_part, parts))
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Items):
+        return "\n".join(f"- {escape_markdown(sentence)}" for sentence in part.sentences)
+    if isinstance(part, Sheet):
+        return _sheet(part)
+    if isinstance(part, Blank):
+        return f"> **{escape_markdown(part.sentence)}**"
+    if isinstance(part, Exact):
+        return "\n".join(f"    {line}" for line in part.lines)
+    return escape_markdown(part)
+
+
+def _sheet(sheet: Sheet) -> str:
+    rule = "| " + " | ".join("---" for _ in sheet.columns) + " |"
+    head, *rows = (
+        "| " + " | ".join(map(escape_markdown, cells)) + " |"
+        for cells in (sheet.columns, *sheet.rows)
+    )
+    table = "\n".join([head, rule, *rows])
+    return f"{escape_markdown(sheet.caption)}:\n\n{table}" if sheet.caption else table

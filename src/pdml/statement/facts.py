@@ -1,37 +1,59 @@
 """All that a statement rests on: the study, and what a plan would spend or a training has spent.
 
-Every number of a statement comes from here, and everything here from the study or from a ledger.
+Every number of a statement comes from here, and everything here from the study or from a ledger:
+`Facts` is the one context of the templates in `sections/`.
 """
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from math import isinf
-from pathlib import Path
+from math import exp, inf, isinf
 
-import msgspec
-
-from pdml.accounting import Budget, Ledger, LedgerRow
-from pdml.accounting.ledger import ADVERSARIES
+from pdml.accounting import Budget, LedgerRow, randomized_attributes
+from pdml.accounting.budget import any_of
+from pdml.accounting.certainty import limit_certainty
+from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.accounting.ledger_row import representative_coalition_sizes
-from pdml.accounting.provenance import DEVICES, RANDOMISED_BY, UNSAID
-from pdml.consortium.outcome import SEPARATE_NODES
-from pdml.consortium.result_folder import MODEL
-from pdml.consortium.signed_counts import PooledEvaluation, check_evaluations, digest_of
-from pdml.consortium.verification import verify_result
-from pdml.errors import DataError, InvalidInput
-from pdml.mechanisms.randomness import SOURCES
-from pdml.model.model import Model, load_model
+from pdml.accounting.provenance import DEVICES, note
+from pdml.consortium.signed_counts import PooledEvaluation
+from pdml.encoding.encoder import Attribute, Menu
+from pdml.formatting import numbers
+from pdml.numerics import coded_rows
+from pdml.numerics.admm.labels import keep_weight
 from pdml.numerics.sums.expected_accuracy import Expectation
-from pdml.pages.result_page import result_page
+from pdml.pages import ledger_table
 from pdml.planning.training_plan import TrainingPlan
-from pdml.statement.sections import randomised_response
-from pdml.study import Study
+from pdml.statement.document import Card
+from pdml.study import Study, Wording, study_summary
 from pdml.study.schema import budget_checks, trainable
 
 RECEIVER, OTHERS, TOGETHER = ADVERSARIES
 LIMITED = ("label", "features")  # what a budget knows
+Cells = tuple[str, ...]
+
+_WHOM = {
+    RECEIVER: "the collecting organisation",
+    OTHERS: "all other organisations together, the relay, and whoever gets the model",
+    TOGETHER: "all organisations together, the collecting one included",
+}
+
+
+def whom(adversary: str, colluding: int | None = None) -> str:
+    """Against whom a row holds, in words."""
+    if colluding is None:
+        return _WHOM[adversary]
+    return f"{any_of(colluding, 'the other organisations')}, the relay, and whoever gets the model"
+
+
+def title(text: str) -> str:
+    """Words at the beginning of a line; what people wrote stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def epsilon(row: LedgerRow, letter: str = "") -> str:
+    """ε for people; infinity in words."""
+    text = numbers.epsilon(row.epsilon)
+    return text if isinf(row.epsilon) or not letter else f"{letter} = {text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,25 +80,32 @@ class Spent:
         counted = () if self.evaluated is None else self.evaluated.parts
         return "simulated" in (self.source, *(part.source for part in counted))
 
+    @property
+    def label_notes(self) -> list[str]:
+        """What must be known about who randomised labels, organisation by organisation."""
+        notes = (note(name, by) for name, by in self.randomised_by.items())
+        return [sentence for sentence in notes if sentence]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """A study as it is planned (``spent`` is None), or one of its trainings.
 
-    Without a plan, which is then left to each job, there are no lines: the budget and the menu are
+    Without a plan, which is then left to each job, there are no rows: the budget and the menu are
     all that is known.
     """
 
     study: Study
     plan: TrainingPlan | None
     lines: tuple[LedgerRow, ...] = ()
-    coalitions: tuple[
-        LedgerRow, ...
-    ] = ()  # for each of `kinds`, as many of the others as `sizes` says
-    trainings: int = 1  # that a plan's lines count
+    # for each of `kinds`, as many of the others as `sizes` says
+    coalitions: tuple[LedgerRow, ...] = ()
+    trainings: int = 1  # that a plan's rows count
     allowed: int = 0  # so many trainings by the plan keep to the budget at worst
     within: bool = True  # whether the counted ones do
     spent: Spent | None = None
+
+    # Who and what
 
     @property
     def budget(self) -> Budget:
@@ -85,26 +114,30 @@ class Facts:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What there are lines of: label, features, randomised answers."""
-        return randomised_response.kinds(self.study)
+        """What there are rows of: label, features, each randomised answer, and these together with
+        the label."""
+        names = [attribute.name for attribute in self.sensitive]
+        return (*DATA, *randomized_attributes.names(names))
 
-    def limited(self, data: str) -> bool:
-        """Whether the budget limits what others learn of it."""
-        return data in LIMITED and not isinf(self.budget.limit(data)[0])
+    @property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """The attributes that devices randomise."""
+        return tuple(self.study.encoder.sensitive)
 
-    def device_limit(self, data: str) -> tuple[float, float] | None:
-        """(ε, 0) that nobody ever exceeds, whatever is trained, by what devices do; None where
-        something is sent as it was given."""
-        most = randomised_response.largest_epsilon(self.study, data)
-        return None if isinf(most) else (most, 0.0)
+    @property
+    def clear(self) -> bool:
+        """Whether any answer is sent as it was given."""
+        return bool(self.study.encoder.clear)
 
-    def ceiling(self, data: str, colluding: int | None = None) -> tuple[float, float] | None:
-        """(ε, δ) that so many other organisations together (None: all) never exceed, whatever is
-        trained: by the budget, or by the devices' coins; None where nothing bounds it."""
-        k, most = colluding or self.others, self.budget.colluding or self.others
-        bound = self.budget.bound(data)
-        limits = [bound] if k <= most and not isinf(bound[0]) else []
-        return min(filter(None, (*limits, self.device_limit(data))), default=None)
+    @property
+    def n(self) -> int:
+        """How many organisations take part."""
+        return len(self.study.servers)
+
+    @property
+    def others(self) -> int:
+        """n - 1."""
+        return self.n - 1
 
     @property
     def assumed(self) -> int | None:
@@ -120,14 +153,19 @@ class Facts:
         return ((RECEIVER, None), *few, (OTHERS, None), (TOGETHER, None))
 
     @property
-    def others(self) -> int:
-        """n - 1."""
-        return len(self.study.servers) - 1
+    def sizes(self) -> tuple[int, ...]:
+        """One, half and all of the other organisations, and as many as the budget assumes."""
+        return tuple(representative_coalition_sizes(self.others, self.assumed))
 
     @property
     def masked(self) -> bool:
         """Whether sums are to appear in one total only."""
         return self.plan is not None and self.plan.colluding is not None
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the plan trains in rounds."""
+        return self.plan is not None and self.plan.method == "rounds"
 
     @property
     def simulated(self) -> bool:
@@ -138,6 +176,11 @@ class Facts:
         """Whether one trust domain is known to have held all records."""
         return self.spent is not None and not self.spent.separate_nodes
 
+    @property
+    def devices(self) -> bool:
+        """Whether every label was randomised on a person's device, as far as anybody says."""
+        return self.spent is None or set(self.spent.randomised_by.values()) == {DEVICES}
+
     @cached_property
     def untrainable(self) -> tuple[str, ...]:
         """Why the software refuses to train under the study: its budget never ends, or its plan
@@ -147,6 +190,80 @@ class Facts:
             trainable.mistakes(self.study) if hopeless else budget_checks.mistakes(self.study)
         )
         return tuple(sentence for _, sentence in mistakes)
+
+    # What only the controller can say, as far as the study does; "" leaves a blank
+
+    @property
+    def controller(self) -> str:
+        """Who answers for the study, with address and contact: `[organiser]`."""
+        who = self.study.organiser
+        return "" if who is None else f"{who.name}, {who.address}; contact: {who.contact}"
+
+    @property
+    def data_protection_contact(self) -> str:
+        """Whom people ask about their data: `[organiser]`."""
+        who = self.study.organiser
+        return "" if who is None else who.for_data_protection
+
+    @property
+    def purpose(self) -> str:
+        """What the model is for: `[notice]`."""
+        return "" if self.study.notice is None else self.study.notice.purpose
+
+    @property
+    def legal_basis(self) -> str:
+        """On what the processing rests: `[notice]`."""
+        return "" if self.study.notice is None else self.study.notice.legal_basis
+
+    @property
+    def consent(self) -> str:
+        """What people agree to, and its version: `[consent]`."""
+        agreed = self.study.consent
+        if agreed is None:
+            return ""
+        return f"People tick, in version {agreed.version}: “{agreed.text.strip()}”"
+
+    @property
+    def languages(self) -> str:
+        """In which languages people are asked: `[study] language` and `[[languages]]`."""
+        codes = [self.study.language, *(texts.code for texts in self.study.languages)]
+        return ", ".join(filter(None, codes))
+
+    # Limits and rows
+
+    def limited(self, data: str) -> bool:
+        """Whether the budget limits what others learn of it."""
+        return data in LIMITED and not isinf(self.budget.limit(data)[0])
+
+    def device_limit(self, data: str) -> tuple[float, float] | None:
+        """(ε, 0) that nobody ever exceeds, whatever is trained, by what devices do; None where
+        something is sent as it was given."""
+        menus = {
+            randomized_attributes.named(attribute.name): _menu(attribute).menu[-1]
+            for attribute in self.sensitive
+        }
+        if data in menus:
+            return menus[data], 0.0
+        label = self.study.menu[-1]
+        if data == "label":
+            return label, 0.0
+        if data == "features" and self.clear:
+            return None
+        return label + sum(menus.values()), 0.0  # a record's label is replaced with it
+
+    @property
+    def largest_together(self) -> str:
+        """The largest ε of the sensitive and all randomised answers together, by their menus."""
+        most, _ = self.device_limit(randomized_attributes.TOGETHER) or (inf, 0.0)
+        return numbers.epsilon(most)
+
+    def ceiling(self, data: str, colluding: int | None = None) -> tuple[float, float] | None:
+        """(ε, δ) that so many other organisations together (None: all) never exceed, whatever is
+        trained: by the budget, or by what devices randomise; None where nothing bounds it."""
+        k, most = colluding or self.others, self.budget.colluding or self.others
+        bound = self.budget.bound(data)
+        limits = [bound] if k <= most and not isinf(bound[0]) else []
+        return min(filter(None, (*limits, self.device_limit(data))), default=None)
 
     def line(self, data: str, adversary: str, colluding: int | None = None) -> LedgerRow | None:
         """A row of the ledger; None without a plan."""
@@ -160,174 +277,283 @@ class Facts:
         rows = (row for row in self.coalitions if row.data == data)
         return next((row for row in rows if row.colluding == colluding), None)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """One, half and all of the other organisations, and as many as the budget assumes."""
-        return tuple(representative_coalition_sizes(self.others, self.assumed))
+    # Names
+
+    def question(self, attribute: Attribute) -> str:
+        """How a question is put to people."""
+        return self.study.wording.get(attribute.name, Wording()).label or attribute.name
 
     @property
-    def devices(self) -> bool:
-        """Whether every label was randomised on a person's device, as far as anybody says."""
-        return self.spent is None or set(self.spent.randomised_by.values()) == {DEVICES}
+    def randomised_questions(self) -> str:
+        """The randomised answers beside the label by their questions; "" where there are none."""
+        return ", ".join(f"“{self.question(attribute)}”" for attribute in self.sensitive)
 
+    def subject(self, data: str, adversary: str = OTHERS) -> str:
+        """What a row is about, in words. That of features is about a whole record, of which the
+        collecting organisation reads what is not randomised."""
+        if data == "features" and adversary != OTHERS and self.clear:
+            return "the other answers" + (" that are not randomised" if self.sensitive else "")
+        questions = {attribute.name: self.question(attribute) for attribute in self.sensitive}
+        return study_summary.subject(data, questions)
 
-def forecast_facts(study: Study, trainings: int) -> Facts:
-    """What so many trainings by the study's plan spend at worst, at the δ of its budget."""
-    if study.plan is None:
-        if trainings > 1:
-            raise InvalidInput(
-                f"trainings must be left out for the study {study.id}, got {trainings}: it leaves "
-                "the plan to each job, so that nothing is known of what a training spends",
-                setting="trainings",
-            )
-        return Facts(study=study, plan=None)
-    facts = Facts(study=study, plan=study.plan, trainings=trainings)
-    whole = trainable.worst_case_ledger(study, study.plan, trainings)
-    books = {data: _at_budget(whole, facts, data) for data in facts.kinds}
-    return replace(
-        facts,
-        lines=tuple(books[data].line(data, whom) for data in facts.kinds for whom in ADVERSARIES),
-        coalitions=tuple(
-            books[data].line(data, OTHERS, colluding=k) for data in facts.kinds for k in facts.sizes
-        ),
-        allowed=trainable.most_jobs(study, study.plan),
-        within=whole.keeps(facts.budget),
-    )
+    def coalition_name(self, k: int) -> str:
+        """So many of the other organisations."""
+        if self.others == 1:
+            return "the other organisation"
+        if k == self.others:
+            return "all other organisations together"
+        return any_of(k, f"the {numbers.count(self.others)} other organisations")
 
+    def budget_name(self, others: str) -> str:
+        """Against how many of ``others`` the budget holds; "" where it holds against all."""
+        k = self.budget.colluding
+        return any_of(k, others) if k else ""
 
-def _at_budget(ledger: Ledger, facts: Facts, data: str) -> Ledger:
-    """At the δ at which the budget bounds it, so that the two can be compared."""
-    epsilon, delta = facts.budget.bound(data)
-    return ledger if isinf(epsilon) else replace(ledger, delta=delta)
+    # Cards
 
+    def cards(self) -> Iterator[Card]:
+        """The figures that are asked for first: of single randomised answers there is a table."""
+        for data in (kind for kind in self.kinds if kind in study_summary.SUBJECTS):
+            for adversary, colluding in self.against[:-1]:
+                name = f"{title(self.subject(data, adversary))}, against "
+                name += whom(adversary, colluding)
+                row = self.line(data, adversary, colluding)
+                if row is None:
+                    yield self._unplanned(name, data, adversary, colluding)
+                else:
+                    weak = isinf(row.epsilon) or row.certainty >= ledger_table.HARDLY
+                    yield Card(name, epsilon(row, "ε"), ledger_table.sure(row), weak)
 
-class _Provenance(msgspec.Struct):
-    """What must stand in the file of a study's model; what else stands there is passed over."""
+    def _unplanned(self, name: str, data: str, adversary: str, colluding: int | None) -> Card:
+        """What is known where each job brings its own plan: the menu and the budget."""
+        bound = self.ceiling(data, colluding) if adversary == OTHERS else self.device_limit(data)
+        if bound is not None:
+            source = "by what the device does, whatever is trained"
+            if bound[1]:
+                source = f"the budget of all trainings, with δ = {numbers.delta(bound[1])}"
+            return Card(name, f"ε ≤ {numbers.epsilon(bound[0])}", source)
+        if adversary == RECEIVER:
+            return Card(name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True)
+        why = "the study sets none, and has no plan"
+        if self.limited("features"):
+            fewer = any_of(self.assumed or 1, "them")
+            why = f"the budget holds against {fewer}, and not more; the study has no plan"
+        return Card(name, "no limit", why, weak=True)
 
-    study_hash: str
-    job: str
-    contract: str
-    parties: str
-    servers: list[str]
-    records_per_server: list[int]
-    noise_source: str
-    leaks: list[str]
-    labels_randomised_by: list[str] | None = None  # files did not always say it
-    earlier_releases: list[int] | None = None
+    # Rows of tables
 
-
-def load_result_facts(
-    study: Study,
-    result: str | os.PathLike[str],
-    evaluations: Sequence[str | os.PathLike[str]] = (),
-) -> Facts:
-    """What a finished training has spent: from a model's file, or from the folder of a result,
-    which is verified first; and what evaluations of its model have."""
-    path, verified, last_digits = Path(result), False, False
-    if path.is_dir():
-        # Of the page a statement says nothing.
-        verification = verify_result(path, page=result_page, study=study.hash, allow_unchecked=True)
-        verification.check()
-        path, verified, last_digits = path / MODEL, True, MODEL in verification.unchecked
-    model = load_model(path)
-    if model.house:
-        raise InvalidInput(
-            f"result must be a model that was released, got one for the house of {model.house}: "
-            "it is made of exact sums and must not be shared",
-            setting="result",
-        )
-    provenance = _provenance(model, path)
-    if provenance.study_hash != study.hash:
-        raise InvalidInput(
-            f"result must be of the study {study.id} with the hash {study.hash}, got a model of "
-            f"{provenance.study_hash}: another study, or another revision of this one",
-            setting="result",
-        )
-    unsaid = [UNSAID] * len(provenance.servers)
-    by = provenance.labels_randomised_by or unsaid
-    lines, every = model.lines(), model.coalitions()
-    return _checked(
-        Facts(
-            study=study,
-            plan=TrainingPlan.from_dict(model.plan),
-            lines=tuple(lines),
-            coalitions=tuple(every),
-            spent=Spent(
-                job=provenance.job,
-                terms=provenance.contract,
-                separate_nodes=provenance.parties == SEPARATE_NODES,
-                source=provenance.noise_source,
-                records=dict(zip(provenance.servers, provenance.records_per_server, strict=True)),
-                randomised_by=dict(zip(provenance.servers, by, strict=True)),
-                released_before=dict(
-                    zip(
-                        provenance.servers,
-                        provenance.earlier_releases or [0] * len(by),
-                        strict=True,
+    @property
+    def menus(self) -> list[tuple[str, list[Cells]]]:
+        """What a person chooses, for the sensitive answer and each randomised one."""
+        study = self.study
+        tables = [("the sensitive answer", study.menu, study.epsilon_micro, study.classes)]
+        suggested = [study.default_epsilon]
+        for attribute in self.sensitive:
+            menu, data = _menu(attribute), randomized_attributes.named(attribute.name)
+            tables.append((self.subject(data), menu.menu, menu.millionths, attribute.choices))
+            suggested.append(menu.default)
+        return [
+            (
+                name,
+                [
+                    (
+                        f"{value:g}" + (" (suggested)" if value == default else ""),
+                        study_summary.meaning(micro, choices),
                     )
-                ),
-                counted=str(model.privacy.get("counted", "not said")),
-                leaks=tuple(provenance.leaks),
-                expected=model.expected,
-                verified=verified,
-                last_digits=last_digits,
-                evaluated=(
-                    check_evaluations(study, evaluations, model=digest_of(model))
-                    if evaluations
-                    else None
-                ),
-            ),
-        ),
-        path,
-    )
+                    for value, micro in zip(values, millionths, strict=True)
+                ],
+            )
+            for (name, values, millionths, choices), default in zip(tables, suggested, strict=True)
+        ]
+
+    def ledger_rows(self) -> Iterator[Cells]:
+        """ε and δ for each piece of data and each adversary."""
+        for data in self.kinds:
+            for adversary, colluding in self.against:
+                if (row := self.line(data, adversary, colluding)) is not None:
+                    subject = title(self.subject(data, adversary))
+                    delta = "–" if isinf(row.epsilon) else numbers.delta(row.delta)
+                    sure = ledger_table.sure(row)
+                    against = whom(adversary, colluding)
+                    yield subject, against, epsilon(row), delta, sure, row.reason
+
+    def budget_rows(self) -> Iterator[Cells]:
+        """The most that the study allows: a limit is one point of a profile, a row all of it."""
+        for data in reversed(LIMITED):
+            limit, delta = self.budget.bound(data)
+            name = title(self.subject(data))
+            if isinf(limit):
+                yield name, "no limit", "–", "–", "the budget sets no limit"
+                continue
+            factor = numbers.significant(exp(limit)) if limit < 700 else "over 10³⁰⁰"
+            sure = f"at even odds before, at most {numbers.certainty(limit_certainty(limit))} sure"
+            but = f", but for a chance of {numbers.delta(2 * delta)} (twice δ)" if delta else ""
+            yield name, f"{limit:g}", numbers.delta(delta), factor, f"{sure} after{but}"
+
+    @property
+    def budget_limits(self) -> str:
+        """The same in one line."""
+        limits = []
+        for data in reversed(LIMITED):
+            limit, delta = self.budget.bound(data)
+            bound = f"ε of at most {limit:g} with δ = {numbers.delta(delta)}"
+            limits.append(
+                f"{self.subject(data)}: {'no limit by the budget' if isinf(limit) else bound}"
+            )
+        return f"{'; '.join(limits)}, against {self.budget.whom}"
+
+    @property
+    def budget_formula(self) -> str:
+        """The same as a formula."""
+        limits = []
+        for data, name in (("features", "features"), ("label", "labels")):
+            limit, delta = self.budget.limit(data)
+            if self.limited(data):
+                limits.append(f"{name}: δ({limit:g}) ≤ {numbers.delta(delta)}")
+        return f"{'; '.join(limits)}, against {self.budget.whom}" if limits else "none"
+
+    def coalition_rows(self) -> Iterator[Cells]:
+        """What coalitions learn of the label and of a record."""
+        for k in self.sizes:
+            rows = [self.coalition(data, k) for data in LIMITED]
+            cells = [cell for row in rows if row for cell in (epsilon(row), ledger_table.sure(row))]
+            yield self.coalition_name(k), *cells
+        cells = []
+        for data in LIMITED:
+            if (row := self.line(data, TOGETHER)) is not None:
+                of = f" of {self.subject(data, TOGETHER)}" if data == "features" else ""
+                sure = ledger_table.sure(row) + (of if isinf(row.epsilon) else "")
+                cells += [epsilon(row), sure]
+        yield "the collecting organisation and any others", *cells
+
+    def randomised_coalition_rows(self) -> Iterator[Cells]:
+        """The same of randomised answers."""
+        for data in self.kinds[2:]:
+            rows = [(self.coalition_name(k), self.coalition(data, k)) for k in self.sizes]
+            rows.append(("the collecting organisation and any others", self.line(data, TOGETHER)))
+            for name, row in rows:
+                if row is not None:
+                    yield title(self.subject(data)), name, epsilon(row), ledger_table.sure(row)
+
+    def spending(self) -> Iterator[tuple[str, str]]:
+        """What the counted trainings would spend: against whom, and how much of each data."""
+        for adversary, colluding in self.against:
+            if adversary == OTHERS:
+                *first, last = (
+                    f"{epsilon(row, 'ε')} of {self.subject(data)} (δ = {numbers.delta(row.delta)})"
+                    for data in ("features", "label", *self.kinds[2:])
+                    if (row := self.line(data, adversary, colluding)) is not None
+                )
+                yield whom(adversary, colluding), f"{', '.join(first)} and {last}"
+
+    def settings(self) -> Iterator[Cells]:
+        """Of the plan, as it is agreed on in public."""
+        settings = {} if self.plan is None else self.plan.to_dict()
+        for name, value in settings.items():
+            if value is not None:
+                yield name.replace("_", " "), numbers.setting(value)
+
+    def questions(self) -> Iterator[Cells]:
+        """What is asked, which answers there are, and how they are sent."""
+        study = self.study
+        yield study.question, ", ".join(study.classes), self._sent(study.menu)
+        for attribute in study.attributes:
+            domain = study_summary.domain(attribute, study.encoder.version)
+            menu = attribute.epsilon
+            sent = self._sent(menu.menu) if menu else "as it was given"
+            yield self.question(attribute), domain, sent
+
+    def _sent(self, menu: tuple[float, ...]) -> str:
+        choices = ", ".join(f"{value:g}" for value in menu)
+        if self.devices:
+            return f"randomised on the device, with an ε the person chooses from {choices}"
+        return f"randomised with an ε of {choices}; by whom is said above for each organisation"
+
+    def evaluated_rows(self) -> Iterator[Cells]:
+        """What evaluations on other records have spent of these."""
+        assert self.spent is not None and self.spent.evaluated is not None
+        evaluation = self.spent.evaluated
+        for part in evaluation.parts:
+            releases = numbers.count(len(part.spent)) if part.spent else "not said"
+            least = "" if part.spent else "at least "
+            spent = least + numbers.significant(evaluation.line(part).epsilon)
+            yield part.server, numbers.count(part.records), releases, spent
+
+    # Risks
+
+    def measure(self, data: str) -> str:
+        """What stands between it and the others."""
+        row = self.line(data, OTHERS)
+        if row is not None:
+            return row.reason
+        device = "" if self.device_limit(data) is None else ", and randomised response on devices"
+        return f"whatever the plan of each job adds{device}"
+
+    def residual(self, data: str, adversary: str) -> str:
+        """The residual risk, by the ledger; without one, by the menu or the budget."""
+        everybody = self._residual(data, adversary, None)
+        if adversary != OTHERS or self.assumed is None:
+            return everybody
+        few = f"against {any_of(self.assumed, 'them')}"
+        figure = self._residual(data, adversary, self.assumed)
+        return f"{few}: {figure}; against all of them together: {everybody}"
+
+    def _residual(self, data: str, adversary: str, colluding: int | None) -> str:
+        row = self.line(data, adversary, colluding)
+        if row is not None:
+            return f"{epsilon(row, 'ε')}: {ledger_table.sure(row)}"
+        bound = self.ceiling(data, colluding) if adversary == OTHERS else self.device_limit(data)
+        if bound is None:
+            return "no limit"
+        most, delta = bound
+        by = f"with δ = {numbers.delta(delta)}, by the budget" if delta else "by the device"
+        return f"ε of at most {most:g}, {by}"
+
+    # Formulas
+
+    def label_odds(self) -> Iterator[Cells]:
+        """For every ε of the menu: how often the truth is sent, e^ε and κ."""
+        classes = len(self.study.classes)
+        for value, micro in zip(self.study.menu, self.study.epsilon_micro, strict=True):
+            yield f"{value:g}", *_odds(value, micro, classes), self.label_weight(value)
+
+    def label_weight(self, value: float) -> str:
+        """κ(ε): what one report weighs at most, in answers that are not randomised."""
+        return numbers.significant(float(keep_weight(value, len(self.study.classes))))
+
+    def attribute_odds(self) -> Iterator[Cells]:
+        """The same of randomised answers beside the label."""
+        for attribute in self.sensitive:
+            menu, many = _menu(attribute), len(attribute.choices)
+            for value, micro in zip(menu.menu, menu.millionths, strict=True):
+                weight = numbers.significant(coded_rows.weight(micro, many))
+                odds = _odds(value, micro, many)
+                yield self.question(attribute), f"{many}", f"{value:g}", *odds, weight
+
+    @property
+    def iterate_scales(self) -> str:
+        """V of each organisation, each once."""
+        assert self.plan is not None
+        scales = {self.plan.iterates(i, self.n).scale for i in range(self.n)}
+        return ", ".join(f"{scale:g}" for scale in sorted(scales))
+
+    @property
+    def attribute_weight(self) -> tuple[str, str] | None:
+        """The most that a randomised answer beside the label can weigh, and at which ε."""
+        weights = [
+            (coded_rows.weight(menu.millionths[0], len(attribute.choices)), menu.menu[0])
+            for attribute in self.sensitive
+            for menu in [_menu(attribute)]
+        ]
+        most, value = max(weights, default=(0.0, inf))
+        return (numbers.significant(most), f"{value:g}") if weights else None
 
 
-def _provenance(model: Model, path: Path) -> _Provenance:
-    """Whose model it is, by its file."""
-    if "study_hash" not in model.provenance:
-        raise InvalidInput(
-            f"result must be a model that was trained under a study, got {str(path)!r}, which "
-            "names none",
-            setting="result",
-        )
-    try:
-        provenance = msgspec.convert(model.provenance, _Provenance)
-    except msgspec.ValidationError as error:
-        raise DataError(f"{str(path)!r} does not say where it comes from: {error}") from None
-    lists = (
-        provenance.records_per_server,
-        provenance.labels_randomised_by,
-        provenance.earlier_releases,
-    )
-    if any(values is not None and len(values) != len(provenance.servers) for values in lists):
-        raise DataError(f"{str(path)!r} does not say the same of all its servers")
-    if not set(provenance.labels_randomised_by or ()) <= set(RANDOMISED_BY):
-        raise DataError(f"{str(path)!r} names somebody unknown who randomised labels")
-    if provenance.noise_source not in SOURCES or provenance.noise_source != model.privacy.get(
-        "source"
-    ):
-        raise DataError(f"{str(path)!r} does not say what its noise was drawn from")
-    return provenance
+def _menu(attribute: Attribute) -> Menu:
+    assert attribute.epsilon is not None
+    return attribute.epsilon
 
 
-def _checked(facts: Facts, path: Path) -> Facts:
-    """With a line for every coalition that is shown; a file without a line for each kind of data
-    and adversary is no ledger."""
-    rows = [(row.data, row.adversary) for row in facts.lines]
-    wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]
-    if sorted(rows) != sorted(wanted):
-        raise DataError(
-            f"{str(path)!r} must hold a ledger of {len(wanted)} lines, for each of "
-            f"{', '.join(facts.kinds)}"
-        )
-    # Where all coalitions learn the same the file says it once.
-    coalitions = facts.coalitions or tuple(
-        replace(row, colluding=k)
-        for row in facts.lines
-        for k in facts.sizes
-        if row.adversary == OTHERS
-    )
-    selection = tuple(row for row in coalitions if row.colluding in facts.sizes)
-    if len(selection) != len(facts.kinds) * len(facts.sizes):
-        raise DataError(f"{str(path)!r} must hold a line for every number of colluding servers")
-    return replace(facts, coalitions=selection)
+def _odds(value: float, micro: int, choices: int) -> tuple[str, str]:
+    kept = study_summary.keep_probability(micro, choices)
+    return study_summary.share(kept), numbers.significant(exp(value))

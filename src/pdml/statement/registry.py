@@ -2,7 +2,7 @@
 the repository opendp/deployments-registry-data on GitHub.
 
 The types here are that part of the schema of July 2026 which a study can fill. What only the
-organiser can say is marked with `TO_FILL_IN`, and the entry is a draft.
+controller can say is marked with `TO_FILL_IN`, and the entry is a draft.
 """
 
 import json
@@ -14,12 +14,8 @@ from typing import Literal
 import msgspec
 
 from pdml.formatting import numbers
-from pdml.statement import organiser_fields
-from pdml.statement.document import TO_FILL_IN, Blank, Section
-from pdml.statement.facts import OTHERS, RECEIVER, Facts
-from pdml.statement.markdown import parts
-from pdml.statement.sections import randomised_response
-from pdml.statement.sections.guarantee import whom
+from pdml.statement.document import TO_FILL_IN, Blank, Section, parts_to_markdown
+from pdml.statement.facts import OTHERS, RECEIVER, Facts, title, whom
 
 UNPUBLISHED = "1900-01-01"  # how the registry's own template says that a date is not known yet
 
@@ -123,7 +119,7 @@ class Entry(_Part):
 def entry(
     facts: Facts, sections: tuple[Section, ...], published: date | None
 ) -> tuple[Entry, tuple[str, ...]]:
-    """The entry, and what the organiser must fill in before it is sent in.
+    """The entry, and what the controller must fill in before it is sent in.
 
     Sentences are those of the statement's sections, so that both say the same.
     """
@@ -152,7 +148,7 @@ def entry(
                     preprocessing_and_hyperparameter_tuning="Ranges and levels are declared "
                     "in the study, records are scaled by them one by one, and settings are public "
                     "and fixed before a training. Whether anything was chosen by looking at "
-                    "records is for the organiser to say.",
+                    "records is for the controller to say.",
                     mechanisms=f"{_text(by_name['randomness'])}\n\n{_text(by_name['channels'])}",
                     justification=blanks.fill("", "why this budget, this menu and this noise"),
                 ),
@@ -182,14 +178,14 @@ class _Blanks:
 
 def _basic(facts: Facts, published: date | None, blanks: _Blanks) -> Basic:
     study = facts.study
-    curator = organiser_fields.organiser(study)
+    curator = facts.controller
     classes = ", ".join(study.classes)
     if published is None:
         blanks.missing.append("when the model was published (YYYY-MM-DD)")
     return Basic(
         name=study.title,
         data_curators=[curator] if curator else [server.name for server in study.servers],
-        intended_use=blanks.fill(organiser_fields.purpose(study), "what the model is used for"),
+        intended_use=blanks.fill(facts.purpose, "what the model is used for"),
         data_product_type="Machine learning model",
         data_product_region=blanks.fill(
             "", "the region that the data describe, and whose laws apply"
@@ -235,7 +231,7 @@ def _parameters(facts: Facts) -> Parameters | None:
 
 
 def _explained(facts: Facts, parameters: Parameters | None, section: Section) -> str:
-    what = randomised_response.describe_data(facts.study, "features")
+    what = facts.subject("features")
     if facts.simulated:
         head = "The noise was simulated: the run protects nobody, and no parameters are given."
     elif parameters is None:
@@ -256,18 +252,13 @@ def _model(facts: Facts, sections: dict[str, Section]) -> DeploymentModel:
         if facts.devices and (label_line is None or not isinf(label_line.epsilon))
         else "The sensitive answer is not known to have been randomised on every person's device. "
     )
-    if facts.study.encoder.sensitive:
-        local += (
-            "The same is true of the answers to: "
-            f"{randomised_response.list_questions(facts.study)}. "
-        )
-    what = randomised_response.title(
-        randomised_response.describe_data(facts.study, "features", RECEIVER)
-    )
+    if facts.sensitive:
+        local += f"The same is true of the answers to: {facts.randomised_questions}. "
+    what = title(facts.subject("features", RECEIVER))
     rest = (
         f"{what} are held by one trust domain, which added the noise."
         if facts.single_domain
-        else f"{what} are held by the organisation that receives them, which adds noise "
+        else f"{what} are held by the collecting organisation, which adds noise "
         "to what it releases."
     )
     return DeploymentModel(
@@ -283,7 +274,7 @@ def _model(facts: Facts, sections: dict[str, Section]) -> DeploymentModel:
 
 def _text(section: Section) -> str:
     """The parts of a section as the registry shows text: Markdown."""
-    return parts(part for part in section.parts if not isinstance(part, Blank)).strip()
+    return parts_to_markdown(part for part in section.parts if not isinstance(part, Blank)).strip()
 
 
 def serialize(registry_entry: Entry) -> str:

@@ -86,5 +86,5 @@ def _show(privacy_statement: "Statement", files: dict[str, Path]) -> None:
     page = privacy_statement.document
     console.print_text((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
     blanks = [f"- {what}" for what in privacy_statement.missing]
-    console.print_text("", *page.summary, "", "To be filled in by the organiser:", *blanks)
+    console.print_text("", *page.summary, "", "To be filled in by the controller:", *blanks)
     console.print_files({kind: path for kind, path in files.items()})

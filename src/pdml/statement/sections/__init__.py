@@ -1,1 +1,0 @@
-"""The sections of the privacy statement and DPIA."""
