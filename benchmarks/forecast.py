@@ -55,7 +55,7 @@ def _given(name, seed):
     """A task; for each test record the class that the unprotected model chooses, and the share of
     servers alone that are right about it, and the largest class.
     """
-    given = (task if name in task.NAMES else unknown).load(name, seed)
+    given = (task if name in tuple(task.DATASETS) else unknown).load(name, seed)
 
     def chosen(weights):
         return given.test_x @ np.atleast_2d(weights).T > 0
@@ -122,7 +122,7 @@ def _against(said, truth):
     return 100 * said.middle, 100 * float(truth), float(said.low <= truth <= said.high)
 
 
-def forecast(names=task.NAMES, seeds=SEEDS):
+def forecast(names=tuple(task.DATASETS), seeds=SEEDS):
     """The eight sets of the comparison."""
     splits = range(FIRST_SEED, FIRST_SEED + seeds)
     jobs = [(name, seed, k) for name in reversed(names) for seed in splits for k in COALITIONS]

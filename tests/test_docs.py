@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 
@@ -13,6 +14,8 @@ import pytest
 from federation import NAMES, freeze, study_of
 
 from pdml.study import Study, messages
+from pdml.research.baselines import task
+from pdml.research.datasets import catalogue
 from pdml.study.schema import template
 from pdml.training import sums_release
 
@@ -184,6 +187,33 @@ def test_the_ten_lines_of_the_site_run(capsys):
     exec(code, {})
     shown = capsys.readouterr().out
     assert float(re.findall(r"accuracy (0\.\d+)", shown)[0]) > 0.95 and "features" in shown
+
+
+def test_every_block_of_extending_runs(capsys, monkeypatch):
+    """What it registers is gone afterwards."""
+    for name in (
+        "audit.ATTACKS",
+        "accounting.objective_loss.HIDES",
+        "mechanisms.objective_noise.FAMILIES",
+        "numerics.admm.graph.TOPOLOGIES",
+        "numerics.admm.losses.BINARY",
+        "research.baselines.roster.BASELINES",
+        "research.datasets.catalogue.DATASETS",
+    ):
+        module, registry = f"pdml.{name}".rsplit(".", 1)
+        monkeypatch.setattr(f"{module}.{registry}", dict(getattr(import_module(module), registry)))
+    # modules that hold the data sets under a name of their own
+    monkeypatch.setattr(task, "DATASETS", catalogue.DATASETS)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/guide/extending.md").read_text(), flags=re.S
+    )
+    names = {}
+    for code in blocks:
+        exec(code, names)
+    shown = capsys.readouterr().out
+    assert float(re.findall(r"accuracy (0\.\d+)", shown)[0]) > 0.8
+    assert float(re.findall(r"centroids (\d+\.\d)", shown)[0]) > 90
+    assert names["model"].model_.plan["loss"] == "cosh" and len(blocks) == 7
 
 
 @pytest.mark.parametrize("name", ["concepts/guarantees.md", "guide/participant.md", "index.md"])

@@ -1,6 +1,7 @@
 """`pdml audit` as people call it."""
 
 import json
+from dataclasses import replace
 
 from running import run
 
@@ -12,8 +13,9 @@ def audit(capsys, *arguments):
 
 
 def test_an_attack_without_its_package_is_left_out_and_says_so(capsys, monkeypatch):
-    missing = {name: "no_such_package" for name in ATTACKS if name != "label_flips"}
-    monkeypatch.setattr("pdml.audit.NEEDS", missing)
+    for name, attack in ATTACKS.items():
+        if name != "label_flips":
+            monkeypatch.setitem(ATTACKS, name, replace(attack, needs="no_such_package"))
     code, out = audit(capsys)
     assert code == 0 and "All 4 claims hold." in out
     assert "Left out: deployed_node, which needs the package no_such_package." in out

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from running import PDML, run
 
-from pdml.research.datasets import homes
-from pdml.research.datasets.homes import Home, plain
+from pdml.research.datasets import catalogue
+from pdml.research.datasets.catalogue import Source, plain
 
 CONTENT = b"1,2\n" * 50_000
 FILES = {"one.csv": hashlib.sha256(CONTENT).hexdigest()}
@@ -28,10 +28,10 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-def sets(url: str) -> dict[str, Home]:
-    def one(path: str) -> Home:
+def sets(url: str) -> dict[str, Source]:
+    def one(path: str) -> Source:
         address = plain(f"{url}/{path}", "one.csv", FILES["one.csv"])
-        return Home(files=FILES, ways=((address,),))
+        return Source(files=FILES, ways=((address,),))
 
     return {"good": one("one.csv"), "gone": one("gone.csv")}
 
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("PDML_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(homes, "HOMES", sets(url))
+    monkeypatch.setattr(catalogue, "SOURCES", sets(url))
     return tmp_path / "data"
 
 
@@ -159,11 +159,11 @@ def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str])
 def test_a_terminal_shows_a_bar_in_bytes(folder: Path, url: str) -> None:
     """A real process in a pseudo-terminal; its standard output stays clean."""
     code = (
-        "import sys; from pdml.research.datasets import homes; sys.path.insert(0, sys.argv[1]); "
+        "import sys; from pdml.research.datasets import catalogue; sys.path.insert(0, sys.argv[1]); "
         "import test_data_command as t\n"
     )
     code += (
-        "homes.HOMES = t.sets(sys.argv[2]); from pdml.cli import main; main(['data', "
+        "catalogue.SOURCES = t.sets(sys.argv[2]); from pdml.cli import main; main(['data', "
         "'fetch', 'good'])"
     )
     ours, theirs = pty.openpty()

@@ -13,11 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2, uniform
 
+from pdml.accounting.objective_loss import HIDES, Hidden, objective_profile
 from pdml.errors import InvalidInput
-from pdml.mechanisms.objective_noise import KINDS, SIGMAS, ObjectiveNoise
+from pdml.mechanisms.objective_noise import (
+    BUILT_IN,
+    FAMILIES,
+    SIGMAS,
+    NoiseFamily,
+    ObjectiveNoise,
+    register,
+)
 from pdml.mechanisms.randomness import OBJECTIVE, Secure, Simulated
 
 R = 3.0  # σ = 1/2, so that a variance used as a standard deviation shows
+KINDS = tuple(BUILT_IN)
 NOISY = [kind for kind in KINDS if kind != "none"]
 SOURCES = {"simulated": lambda: Simulated(4), "secure": Secure}
 
@@ -165,3 +174,45 @@ def test_uniform_ball_is_uniform(shape):
     assert not fits(cube[:, 0] ** 2 / np.linalg.norm(cube, axis=1) ** 2, squared)
     signs = (sample.prod(axis=1) > 0).sum()  # χ²_1 of a fair coin
     assert (2 * signs - 8000) ** 2 / 8000 <= chi2.isf(FALSE_ALARM, 1)
+
+
+@pytest.mark.parametrize("kind", NOISY)
+def test_lengths_are_those_of_draws(kind):
+    noise, rng = ObjectiveNoise(kind, R), np.random.default_rng(11)
+    sample = np.array([noise.draw((1, 6), rng)[0] for _ in range(4000)])
+    squares = (sample**2).sum(axis=1)
+    assert np.sqrt(squares).max() <= noise.longest(6) * (1 + 1e-12)
+    assert squares.mean() == pytest.approx(noise.mean_square(6), rel=0.1)
+    assert ObjectiveNoise("none", R).longest(6) == ObjectiveNoise(kind, 0.0).mean_square(6) == 0
+
+
+def triangular() -> NoiseFamily:
+    def hides(event, shift):
+        return Hidden(flat=np.minimum(1.0, sqrt(event.size) * shift / event.bound))
+
+    return NoiseFamily(
+        name="triangular",
+        draw=lambda shape, bound, rng: rng.triangular(-bound, 0, bound, shape),
+        hides=hides,
+    )
+
+
+def test_a_family_of_ones_own_reaches_the_ledger(own_families):
+    noise = ObjectiveNoise(triangular(), R)
+    assert (np.abs(noise.draw((2, 500), np.random.default_rng(1))) <= R).all()
+    with pytest.raises(InvalidInput, match="'triangular' is for simulations only"):
+        noise.draw((2, 500), Secure().stream(OBJECTIVE))
+    event = noise.event(size=4, n_servers=1, label_shift=0.3, fixed_shift=0.0, encoding="")
+    with pytest.raises(InvalidInput, match="does not know objective noise of kind 'triangular'"):
+        objective_profile(event)
+    register(noise.family)
+    assert objective_profile(event)(1.0) == pytest.approx(2 * 0.3 / R)
+    with pytest.raises(InvalidInput, match="a name of its own, got 'uniform_box'"):
+        register(NoiseFamily(name="uniform_box", draw=noise.family.draw, hides=noise.family.hides))
+
+
+@pytest.fixture
+def own_families(monkeypatch):
+    """Registered here, and nowhere else."""
+    monkeypatch.setattr("pdml.mechanisms.objective_noise.FAMILIES", dict(FAMILIES))
+    monkeypatch.setattr("pdml.accounting.objective_loss.HIDES", dict(HIDES))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pdml.errors import GraphError, InvalidInput
-from pdml.numerics.admm.graph import TOPOLOGIES, Graph, build
+from pdml.numerics.admm.graph import TOPOLOGIES, Graph, Topology, build, register
 
 FALSE_ALARM = 1e-6
 
@@ -377,3 +377,21 @@ def test_build_passes_links_graphs_and_lists_through() -> None:
 def test_build_refuses(topology: object, links: int | None, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         build(topology, 5, rng(), links=links)  # type: ignore[arg-type]
+
+
+def test_a_topology_of_ones_own_has_a_name(monkeypatch):
+    monkeypatch.setattr("pdml.numerics.admm.graph.TOPOLOGIES", dict(TOPOLOGIES))
+
+    def wheel(n, rng):
+        return Graph.from_edges([*Graph.star(n).edges, *((i, i + 1) for i in range(1, n - 1))])
+
+    own = Topology("wheel", wheel)
+    assert build(own, 5) == wheel(5, None)
+    with pytest.raises(InvalidInput, match="topology must be one of"):
+        build("wheel", 5)
+    register(own)
+    assert build("wheel", 6) == wheel(6, None)
+    with pytest.raises(GraphError, match="topology must have 4 servers"):
+        build(Topology("small", lambda n, rng: Graph.ring(3)), 4)
+    with pytest.raises(InvalidInput, match="a name of its own, got 'ring'"):
+        register(Topology("ring", wheel))

@@ -1,5 +1,7 @@
 """Losses: the paper's forms, their derivatives, and the constants that proofs rest on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,15 @@ from hypothesis.extra.numpy import arrays
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.numerics.admm import labels
-from pdml.numerics.admm.losses import BINARY, LOGISTIC, SOFTMAX, binary_loss
+from pdml.numerics.admm.losses import (
+    BINARY,
+    LOGISTIC,
+    MATSUSHITA,
+    SOFTMAX,
+    SQUARE,
+    binary_loss,
+    register,
+)
 
 TEXTBOOK = {
     "logistic": lambda y, z: np.logaddexp(0, -y * z),
@@ -107,3 +117,34 @@ def test_unknown_loss_is_refused():
         InvalidInput, match="loss must be one of 'logistic', 'square', 'matsushita', got 'hinge'"
     ):
         binary_loss("hinge")
+
+
+def test_a_built_in_loss_agrees_with_itself():
+    for loss in BINARY.values():
+        loss.check()
+        assert register(loss) is loss
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"slope": MATSUSHITA.slope}, "slope must be the derivative of value"),
+        ({"curvature": MATSUSHITA.curvature}, "curvature must be the derivative of slope"),
+        ({"slope_bound": 0.4}, "slope_bound must bound"),
+        ({"curvature_bound": 0.2}, "curvature_bound must bound"),
+        ({"third_bound": 0.09}, "third_bound must bound"),
+        ({"slope_bound": float("inf")}, "slope_bound must be finite where g is not quadratic"),
+        ({"label_weight": 0.0}, "label_weight must"),
+        ({"curvature": lambda z: np.full((*z.shape, 1), np.nan)}, "curvature must"),
+    ],
+)
+def test_a_loss_that_contradicts_itself_is_refused(changes, why):
+    """A bound that does not hold would make certificates, and with them the ledger, false."""
+    with pytest.raises(InvalidInput, match=why):
+        register(replace(LOGISTIC, name="mine", **changes))
+    assert "mine" not in BINARY
+
+
+def test_the_name_of_a_built_in_loss_is_not_given_away():
+    with pytest.raises(InvalidInput, match="a name of its own, got 'logistic'"):
+        register(replace(SQUARE, name="logistic"))

@@ -41,11 +41,12 @@ def slopes_and_curvatures(name, compiled):
         z = MARGINS[:, None].copy()
         with np.errstate(over="ignore"):
             return LOSSES[name].slope(z)[:, 0], LOSSES[name].curvature(z)[:, 0, 0]
-    loops = solver.compiled_loops()
     slopes, curvatures = MARGINS.copy(), MARGINS.copy()
     bits = np.empty(len(MARGINS), np.int64)
-    loops.slopes(BINARY[name].compiled_code, slopes, bits, bits.view(np.float64), len(slopes))
-    loops.curvatures(BINARY[name].compiled_code, curvatures)
+    loops = BINARY[name].kernels.loops()
+    compile_loop = solver.compiled_loops().jit
+    compile_loop(type(loops).slopes)(loops, slopes, bits, bits.view(np.float64), len(slopes))
+    compile_loop(type(loops).curvatures)(loops, curvatures)
     return slopes, curvatures
 
 

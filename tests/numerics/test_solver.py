@@ -2,6 +2,9 @@
 convex problem.
 """
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from pdml.errors import NotCertified
 from pdml.numerics.admm import kernel, labels, rows, solver
-from pdml.numerics.admm.losses import BINARY, COMPILED, LOGISTIC, SOFTMAX, Loss
+from pdml.numerics.admm.losses import BINARY, LOGISTIC, SOFTMAX, SQUARE, Kernels, Loss
 from pdml.numerics.admm.solver import PrimalSolver
 
 STORAGES = {
@@ -292,7 +295,7 @@ def fourth_loss(name="cosh", tilt=0.0):
 def test_a_loss_without_compiled_loops_trains_without_them(storage, name):
     """Whatever its name: the certificate is of this loss, and numba changes nothing."""
     x, loss = storage(records(300, 12, density=0.5)), fourth_loss(name)
-    assert loss.compiled_code is None
+    assert loss.kernels is None
     plain, fast = (PrimalSolver(x, loss, 0.05, use_numba=flag) for flag in (False, True))
     cuts = np.array([0, 150, 300])
     many = solver.ManySolvers(
@@ -329,14 +332,37 @@ def test_a_loss_that_is_not_even_is_certified_from_its_first_step(use_numba):
     assert np.linalg.norm(true_gradient(x, loss, 0.05, target[0], w[0])) <= reached[0] + 1e-14
 
 
+@pytest.mark.parametrize("loss", BINARY.values(), ids=BINARY)
+def test_kernels_leave_a_loss_that_changes_what_they_compile(loss):
+    """A changed slope or curvature trains by NumPy; other constants keep the loops."""
+    assert loss.kernels is not None
+    assert replace(loss, name="steeper", label_weight=3.0).kernels == loss.kernels
+    for changed in ("slope", "curvature"):
+        other = getattr(LOGISTIC if loss is not LOGISTIC else SQUARE, changed)
+        assert replace(loss, **{changed: other}).kernels is None
+    assert replace(fourth_loss(), kernels=loss.kernels).kernels is None
+
+
+class CoshLoops(NamedTuple):
+    def slopes(self, z, bits, powers, count):
+        for j in range(count):
+            z[j] = np.tanh(z[j])
+
+    def curvatures(self, z):
+        for j in range(z.size):
+            z[j] = 1.0 - np.tanh(z[j]) ** 2
+
+
 @pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
-def test_the_compiled_loops_know_no_other_code():
-    """NaN is never certified; a code of the last loss would be."""
-    loops, z, bits = solver.compiled_loops(), np.ones(8), np.empty(8, np.int64)
-    loops.slopes(len(COMPILED), z, bits, bits.view(np.float64), 8)
-    assert np.isnan(z).all()
-    curvatures = np.ones(8)
-    loops.curvatures(len(COMPILED), curvatures)
-    assert np.isnan(curvatures).all()
-    assert [loss.compiled_code for loss in BINARY.values()] == [0, 1, 2]
-    assert SOFTMAX.compiled_code is None
+def test_a_loss_may_bring_loops_of_its_own():
+    plain = fourth_loss()
+    loss = replace(plain, kernels=Kernels(plain.slope, plain.curvature, CoshLoops))
+    x, rng = records(300, 12), np.random.default_rng(2)
+    assert solver.compiled_entries(loss, 1, 12) is not None
+    slow, fast = (PrimalSolver(x, part, 0.05, use_numba=True) for part in (plain, loss))
+    for t in range(5):
+        target = rng.normal(size=(1, 1, 12)) * 0.5**t
+        (w, reached), (other, _) = fast.solve(target, 1e-8), slow.solve(target, 1e-8)
+        np.testing.assert_allclose(w, other, atol=1e-6)
+        true = np.linalg.norm(true_gradient(x, loss, 0.05, target[0], w[0]))
+        assert true <= reached[0] + 1e-14 <= 1.1e-8

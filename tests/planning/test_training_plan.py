@@ -1,6 +1,7 @@
 """The plan: every letter of the paper, checked, and what it will spend."""
 
 import math
+from importlib import import_module
 from math import sqrt
 
 import numpy as np
@@ -8,10 +9,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from pdml.accounting import Budget
 from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
-from pdml.numerics.admm.losses import SOFTMAX
+from pdml.mechanisms.objective_noise import UNIFORM_BOX, NoiseFamily
+from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX, Loss
+from pdml.planning.plan_file import SavedPlan
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import LEAST_UNITS, TrainingPlan
 
@@ -180,3 +184,50 @@ def test_masked_noise_as_fine_as_the_grid_protects_less_and_is_refused(servers):
             TrainingPlan(**sums, **{setting: least * 0.999}).sum_stddevs(servers)
         TrainingPlan(**sums, **{setting: least * 1.001}).sum_stddevs(servers)
     TrainingPlan(**sums, label_noise=0.0, square_noise=0.0).sum_stddevs(servers)
+
+
+def own_loss(name="cosh"):
+    return Loss(
+        name=name,
+        label_weight=1.0,
+        slope_bound=1.0,
+        curvature_bound=1.0,
+        third_bound=4 / (3 * np.sqrt(3)),
+        value=lambda z: np.logaddexp(z, -z)[..., 0] - np.log(2),
+        slope=np.tanh,
+        curvature=lambda z: (1 - np.tanh(z) ** 2)[..., None],
+    )
+
+
+@pytest.fixture
+def own_names(monkeypatch):
+    """What a test registers, other tests do not have."""
+    for registry in ("numerics.admm.losses.BINARY", "mechanisms.objective_noise.FAMILIES"):
+        module, name = f"pdml.{registry}".rsplit(".", 1)
+        monkeypatch.setattr(f"{module}.{name}", dict(getattr(import_module(module), name)))
+
+
+def test_a_plan_takes_a_loss_of_ones_own_and_reads_it_back(own_names):
+    plan = TrainingPlan(loss=own_loss(), rounds=3)
+    assert plan.loss_for(2) == plan.loss
+    assert plan.to_dict()["loss"] == "cosh" and "cosh" in str(plan.sheet())
+    assert TrainingPlan.from_dict(plan.to_dict()) == plan
+    with pytest.raises(InvalidInput, match="loss must be 'logistic' for 3 classes, got 'cosh'"):
+        plan.loss_for(3)
+    with pytest.raises(InvalidInput, match="a name of its own, got 'square'"):
+        TrainingPlan(loss=own_loss("square"))
+    assert TrainingPlan(loss=LOGISTIC) == TrainingPlan()
+
+
+def test_what_others_cannot_know_stays_in_this_process(own_names, tmp_path):
+    family = NoiseFamily(name="mine", draw=UNIFORM_BOX.draw, hides=UNIFORM_BOX.hides)
+    for settings in ({"loss": own_loss()}, {"objective_noise": family}):
+        (setting,) = settings
+        plan = TrainingPlan(**settings)
+        with pytest.raises(InvalidInput, match=f"{setting} must be a built-in one between"):
+            plan.check_shared()
+        saved = SavedPlan(plan=plan, links=((0, 1),), budget=Budget())
+        with pytest.raises(InvalidInput, match=f"{setting} must be a built-in one between"):
+            saved.save(tmp_path / "plan.json")
+        assert not (tmp_path / "plan.json").exists()
+    TrainingPlan().check_shared()

@@ -14,6 +14,7 @@ from pdml.research.baselines.composition import Guarantee
 from pdml.research.baselines.roster import (
     ALL,
     ALONE,
+    BASELINES,
     EQUAL,
     FLOOR,
     HALF,
@@ -21,9 +22,8 @@ from pdml.research.baselines.roster import (
     NO_TRUST,
     PLAIN,
     PLANNED,
-    RIVALS,
     SINGLE,
-    Rival,
+    Baseline,
     Score,
 )
 from pdml.research.paper import Reproduction, baselines, baselines_claims, write
@@ -51,9 +51,9 @@ def outcome(results: list[Score]) -> Reproduction:
 
 
 def test_every_rival_has_a_row_for_every_set(outcome: Reproduction) -> None:
-    assert len(outcome.rows) == 2 * len(RIVALS)
+    assert len(outcome.rows) == 2 * len(BASELINES)
     assert all(len(row) == len(outcome.columns) for row in outcome.rows)
-    assert len(outcome.summary) == 1 + len(RIVALS)
+    assert len(outcome.summary) == 1 + len(BASELINES)
 
 
 def test_accuracy_is_sane_where_the_answer_is_known(results: list[Score]) -> None:
@@ -130,9 +130,11 @@ def test_a_house_within_two_standard_errors_is_safe() -> None:
 
 
 @pytest.mark.parametrize(
-    "rival", [rival for rival in RIVALS if rival.protects], ids=lambda rival: rival.name
+    "rival", [rival for rival in BASELINES.values() if rival.protects], ids=lambda rival: rival.name
 )
-def test_a_protection_that_is_lost_is_over_the_budget(results: list[Score], rival: Rival) -> None:
+def test_a_protection_that_is_lost_is_over_the_budget(
+    results: list[Score], rival: Baseline
+) -> None:
     for column in rival.protects:
         lost = [
             replace(r, guarantee=replace(r.guarantee, **{column: inf}))
@@ -145,10 +147,11 @@ def test_a_protection_that_is_lost_is_over_the_budget(results: list[Score], riva
 
 
 def test_what_counts_as_equal_promises_the_same() -> None:
-    promised = {rival.name: rival.protects for rival in RIVALS}
+    promised = {rival.name: rival.protects for rival in BASELINES.values()}
     assert {promised[name] for name in (*EQUAL, PLANNED)} == {ALL}
     assert all(
-        ("label_collector" in rival.protects) == (rival.trusts == NO_TRUST) for rival in RIVALS
+        ("label_collector" in rival.protects) == (rival.trusts == NO_TRUST)
+        for rival in BASELINES.values()
     )
 
 
@@ -174,8 +177,8 @@ def test_results_do_not_depend_on_processes(data_dir: Path) -> None:
 def test_files_are_written(outcome: Reproduction, tmp_path: Path) -> None:
     paths = write(outcome, tmp_path)
     table = list(csv.DictReader(paths["csv"].read_text().splitlines()))
-    assert {row["rival"] for row in table} == {rival.name for rival in RIVALS}
+    assert {row["rival"] for row in table} == {rival.name for rival in BASELINES.values()}
     words = paths["svg"].read_text()
-    assert all(rival.name in words for rival in RIVALS if rival.name != FLOOR)
+    assert all(rival.name in words for rival in BASELINES.values() if rival.name != FLOOR)
     assert "always the larger class" in words
     assert paths["png"].stat().st_size > 10_000

@@ -17,7 +17,7 @@ from scipy.io import savemat
 from pdml._types import Array
 from pdml.errors import DataError
 from pdml.research.datasets import raetsch
-from pdml.research.datasets.benchmarks_mat import csv, tables
+from pdml.research.datasets.catalogue import csv, tables
 
 
 def mat(**sets: tuple[Array, Array]) -> bytes:

@@ -414,6 +414,6 @@ def test_an_unknown_set_is_one_sentence() -> None:
 
 def test_without_data_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PDML_DATA_DIR", str(tmp_path / "nowhere"))
-    task._whole.cache_clear()
+    task._bounded.cache_clear()
     with pytest.raises(DataError):
         task.load("german", 0)

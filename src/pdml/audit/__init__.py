@@ -6,6 +6,7 @@ assert all(finding.passed for finding in findings)
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from pdml import _validate
@@ -28,37 +29,80 @@ __all__ = [
     "FALSE_ALARM",
     "FULL",
     "QUICK",
+    "Attack",
     "Effort",
     "Finding",
     "check",
     "lacks",
     "left_out",
+    "register",
     "run",
 ]
 
-Attack = Callable[[Effort, int], tuple[Finding, ...]]
 
-ATTACKS: dict[str, Attack] = {
-    attack.__name__: attack
+@dataclass(frozen=True)
+class Attack:
+    """One attack on the real code: an adversary, what it measures, and what that needs.
+
+    Parameters
+    ----------
+    name : str
+        What a command line calls it.
+    measure : callable
+        (effort, seed) -> findings, each a lower bound beside the claim that it tries to break.
+    needs : str
+        A package that not every installation has.
+    """
+
+    name: str
+    measure: Callable[[Effort, int], tuple[Finding, ...]]
+    needs: str = ""
+
+    def __call__(self, effort: Effort, seed: int) -> tuple[Finding, ...]:
+        return self.measure(effort, seed)
+
+    @property
+    def lacks(self) -> str:
+        """What it needs and has not got here; "" if it can run."""
+        return self.needs if self.needs and find_spec(self.needs) is None else ""
+
+
+ATTACKS = {
+    attack.name: attack
     for attack in (
-        label_flips,
-        gradient_difference,
-        label_inference,
-        record_membership,
-        averaging,
-        sensitivity,
-        sums_inference,
-        sums_membership,
-        answer_inference,
-        coalition,
-        deployed_node,
-        deployed_sums,
+        Attack("label_flips", label_flips),
+        Attack("gradient_difference", gradient_difference),
+        Attack("label_inference", label_inference),
+        Attack("record_membership", record_membership),
+        Attack("averaging", averaging),
+        Attack("sensitivity", sensitivity),
+        Attack("sums_inference", sums_inference),
+        Attack("sums_membership", sums_membership),
+        Attack("answer_inference", answer_inference),
+        Attack("coalition", coalition, "cryptography"),
+        Attack("deployed_node", deployed_node, "cryptography"),
+        Attack("deployed_sums", deployed_sums, "cryptography"),
     )
 }
-# packages that only deployments have
-NEEDS = dict.fromkeys(("coalition", "deployed_node", "deployed_sums"), "cryptography")
 QUICK = Effort(transcripts=8_000, labels=200_000, pairs=300)
 FULL = Effort(transcripts=40_000, labels=2_000_000, pairs=10_000)
+
+
+def register(attack: Attack) -> Attack:
+    """Make an attack of one's own part of `run`, in this process.
+
+    Parameters
+    ----------
+    attack : Attack
+        One registered before under its name is replaced.
+
+    Returns
+    -------
+    Attack
+        The same.
+    """
+    ATTACKS[attack.name] = attack
+    return attack
 
 
 def run(
@@ -99,15 +143,17 @@ def run(
     --------
     >>> check(run(attacks=["label_flips"]))  # doctest: +SKIP
     """
-    chosen = tuple(attacks) or tuple(name for name in ATTACKS if not lacks(name))
-    for name in chosen:
-        _validate.choice("attack", name, tuple(ATTACKS))
-        if package := lacks(name):
-            raise InvalidInput(f"attack {name!r} needs the package {package}: it is not installed")
+    names = tuple(attacks) or tuple(name for name in ATTACKS if not lacks(name))
+    chosen = [ATTACKS[_validate.choice("attack", name, tuple(ATTACKS))] for name in names]
+    for attack in chosen:
+        if package := attack.lacks:
+            raise InvalidInput(
+                f"attack {attack.name!r} needs the package {package}: it is not installed"
+            )
     findings: list[Finding] = []
-    for k, name in enumerate(chosen):
-        on_attack(name, k, len(chosen))
-        findings += ATTACKS[name](effort, seed)
+    for k, attack in enumerate(chosen):
+        on_attack(attack.name, k, len(chosen))
+        findings += attack(effort, seed)
     return findings
 
 
@@ -154,5 +200,4 @@ def lacks(attack: str) -> str:
     str
         The package that is not installed; "" if it can run.
     """
-    package = NEEDS.get(attack, "")
-    return package if package and find_spec(package) is None else ""
+    return ATTACKS[attack].lacks

@@ -6,21 +6,142 @@ They give only (0, δ)-privacy with a large δ, so the default is a Gaussian wit
 to the box.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import sqrt
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from pdml import _validate
 from pdml._types import Array
+from pdml.accounting import objective_loss
+from pdml.accounting.events import ObjectiveNoised
+from pdml.accounting.objective_loss import Hides
+from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import SecureStream, Stream
 
-KINDS = ("truncated_gaussian", "uniform_box", "uniform_ball", "none")
 SIGMAS = 6.0  # the box reaches this many standard deviations: at 4, eps(1e-5) is infinite
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseFamily:
+    """One kind of objective noise: how it is drawn, how long it gets and what it hides.
+
+    Parameters
+    ----------
+    name : str
+        What a plan calls it, and an event that reaches a ledger.
+    draw : callable
+        (shape, R, numpy generator) -> array, for simulations.
+    draw_securely : callable, optional
+        The same from a `SecureStream`, exact on its grid; without it the family is for simulations
+        only.
+    hides : callable
+        (event, shift) -> `accounting.objective_loss.Hidden`: what is left to tell when a label
+        moves what the noise is added to by ``shift``. The ledger is as right as this is.
+    longest : callable
+        (R, d) -> the largest Euclidean norm of a draw.
+    mean_square : callable
+        (R, d) -> at least the mean of its square.
+    """
+
+    name: str
+    draw: Callable[[tuple[int, ...], float, Any], Array]
+    draw_securely: Callable[[tuple[int, ...], float, SecureStream], Array] | None = None
+    hides: Hides
+    longest: Callable[[float, int], float] = lambda bound, size: sqrt(size) * bound
+    mean_square: Callable[[float, int], float] = lambda bound, size: size * bound**2
+
+
+def _draw_truncated_gaussian(shape: tuple[int, ...], bound: float, rng: Any) -> Array:
+    noise = rng.standard_normal(shape)
+    while (outside := np.abs(noise) > SIGMAS).any():
+        noise[outside] = rng.standard_normal(int(outside.sum()))
+    return np.asarray(noise * (bound / SIGMAS))
+
+
+def _draw_uniform_ball(shape: tuple[int, ...], bound: float, rng: Any) -> Array:
+    direction = rng.standard_normal(shape)
+    radius = rng.uniform() ** (1 / direction.size)
+    return np.asarray(direction * (bound * radius / np.linalg.norm(direction)))
+
+
+TRUNCATED_GAUSSIAN = NoiseFamily(
+    name="truncated_gaussian",
+    draw=_draw_truncated_gaussian,
+    draw_securely=lambda shape, bound, stream: stream.truncated_gaussian(
+        shape, bound / SIGMAS, bound
+    ),
+    hides=objective_loss.truncated_gaussian,
+    mean_square=lambda bound, size: size * (bound / SIGMAS) ** 2,
+)
+UNIFORM_BOX = NoiseFamily(
+    name="uniform_box",
+    draw=lambda shape, bound, rng: np.asarray(rng.uniform(-bound, bound, shape)),
+    draw_securely=lambda shape, bound, stream: stream.uniform_box(shape, bound),
+    hides=objective_loss.uniform_box,
+    mean_square=lambda bound, size: size * bound**2 / 3,
+)
+UNIFORM_BALL = NoiseFamily(
+    name="uniform_ball",
+    draw=_draw_uniform_ball,
+    hides=objective_loss.uniform_ball,
+    longest=lambda bound, size: bound,
+    mean_square=lambda bound, size: bound**2 * size / (size + 2),
+)
+NONE = NoiseFamily(
+    name="none",
+    draw=lambda shape, bound, rng: np.zeros(shape),
+    draw_securely=lambda shape, bound, stream: np.zeros(shape),
+    hides=objective_loss.nothing,
+    longest=lambda bound, size: 0.0,
+    mean_square=lambda bound, size: 0.0,
+)
+FAMILIES = {family.name: family for family in (TRUNCATED_GAUSSIAN, UNIFORM_BOX, UNIFORM_BALL, NONE)}
+BUILT_IN: Mapping[str, NoiseFamily] = MappingProxyType(dict(FAMILIES))
+
+
+def noise_family(kind: str | NoiseFamily) -> NoiseFamily:
+    """A family by its name, or one of a researcher's own, as it is."""
+    if isinstance(kind, NoiseFamily):
+        return kind
+    return FAMILIES[_validate.choice("objective_noise", kind, tuple(FAMILIES))]
+
+
+def register(family: NoiseFamily) -> NoiseFamily:
+    """Make a family known by its name to plans and ledgers, in this process.
+
+    Parameters
+    ----------
+    family : NoiseFamily
+        With another name than the built-in ones; one registered before under it is replaced.
+
+    Returns
+    -------
+    NoiseFamily
+        The same.
+
+    Raises
+    ------
+    InvalidInput
+        If a built-in family has this name.
+    """
+    if BUILT_IN.get(family.name, family) != family:
+        raise InvalidInput(
+            f"objective_noise must have a name of its own, got {family.name!r}: built-in noise "
+            "has it",
+            setting="objective_noise",
+        )
+    FAMILIES[family.name] = family
+    objective_loss.HIDES[family.name] = family.hides
+    return family
 
 
 @dataclass(frozen=True)
 class ObjectiveNoise:
-    """A bounded distribution for η_i.
+    """η_i of one plan: a family, and R.
 
     Guarantees
     ----------
@@ -31,41 +152,64 @@ class ObjectiveNoise:
       gradients cancel η.
     """
 
-    kind: str
+    kind: str | NoiseFamily
     bound: float  # R
 
     def __post_init__(self) -> None:
-        _validate.choice("objective_noise", self.kind, KINDS)
+        noise_family(self.kind)
         _validate.real("objective_bound", self.bound, low=0, high=1e9)
 
     @property
+    def family(self) -> NoiseFamily:
+        return noise_family(self.kind)
+
+    @property
     def active(self) -> bool:
-        return self.kind != "none" and self.bound > 0
+        return self.family != NONE and self.bound > 0
 
     @property
     def stddev(self) -> float:
         """σ of the Gaussian before truncation."""
         return self.bound / SIGMAS
 
+    def longest(self, size: int) -> float:
+        """The largest Euclidean norm of η_i."""
+        return self.family.longest(self.bound, size) if self.active else 0.0
+
+    def mean_square(self, size: int) -> float:
+        """At least E|η_i|²."""
+        return self.family.mean_square(self.bound, size) if self.active else 0.0
+
     def draw(self, shape: tuple[int, ...], rng: Stream) -> Array:
         if not self.active:
             return np.zeros(shape)
-        if isinstance(rng, SecureStream):
-            return self._draw_on_grid(shape, rng)
-        if self.kind == "uniform_box":
-            return rng.uniform(-self.bound, self.bound, shape)
-        if self.kind == "uniform_ball":
-            direction = rng.standard_normal(shape)
-            radius = rng.uniform() ** (1 / direction.size)
-            return np.asarray(direction * (self.bound * radius / np.linalg.norm(direction)))
-        noise = rng.standard_normal(shape)
-        while (outside := np.abs(noise) > SIGMAS).any():
-            noise[outside] = rng.standard_normal(int(outside.sum()))
-        return noise * self.stddev
+        family = self.family
+        if not isinstance(rng, SecureStream):
+            return family.draw(shape, self.bound, rng)
+        if family.draw_securely is None:
+            exact = " and ".join(
+                repr(name)
+                for name, other in BUILT_IN.items()
+                if other.draw_securely and other != NONE
+            )
+            raise InvalidInput(
+                f"objective_noise={family.name!r} is for simulations only: it is not exact on a "
+                f"grid; secure noise offers {exact}",
+                setting="objective_noise",
+            )
+        return family.draw_securely(shape, self.bound, rng)
 
-    def _draw_on_grid(self, shape: tuple[int, ...], stream: SecureStream) -> Array:
-        if self.kind == "uniform_box":
-            return stream.uniform_box(shape, self.bound)
-        if self.kind == "uniform_ball":
-            return stream.uniform_ball(shape, self.bound)
-        return stream.truncated_gaussian(shape, self.stddev, self.bound)
+    def event(
+        self, *, size: int, n_servers: int, label_shift: float, fixed_shift: float, encoding: str
+    ) -> ObjectiveNoised:
+        """What a server that adds it leaves behind."""
+        return ObjectiveNoised(
+            kind=self.family.name,
+            bound=self.bound,
+            stddev=self.stddev,
+            size=size,
+            n_servers=n_servers,
+            label_shift=label_shift,
+            fixed_shift=fixed_shift,
+            encoding=encoding,
+        )

@@ -79,13 +79,6 @@ class SecureStream:
             self.integers(-farthest, farthest, int(np.prod(shape)), endpoint=True) * GRID
         ).reshape(shape)
 
-    def uniform_ball(self, shape: tuple[int, ...], bound: float) -> Array:
-        raise InvalidInput(
-            "objective_noise='uniform_ball' is for simulations only, as in the paper: it "
-            "is not exact on a grid; "
-            "secure noise offers 'truncated_gaussian' and 'uniform_box'"
-        )
-
 
 Stream = np.random.Generator | SecureStream
 

@@ -42,6 +42,7 @@ class SavedPlan:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON; an infinite allowance is written "inf"."""
+        self.plan.check_shared()
         allowed = {
             name: "inf" if value == inf else value for name, value in asdict(self.budget).items()
         }

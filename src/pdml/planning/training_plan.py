@@ -14,15 +14,16 @@ from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
 from pdml.accounting.budget import MOST_ROUNDS
-from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
+from pdml.accounting.events import Event, IterateReleased, SumsReleased
 from pdml.errors import InvalidInput
 from pdml.formatting import notebook
-from pdml.mechanisms import integer_gaussian
+from pdml.mechanisms import integer_gaussian, objective_noise
 from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.iterate_noise import IterateNoise
-from pdml.mechanisms.objective_noise import ObjectiveNoise
+from pdml.mechanisms.objective_noise import NoiseFamily, ObjectiveNoise
 from pdml.numerics import coded_rows
-from pdml.numerics.admm.losses import SOFTMAX, Loss, binary_loss
+from pdml.numerics.admm import losses
+from pdml.numerics.admm.losses import SOFTMAX, Loss
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise
 from pdml.planning.server_spec import ServerSpec
@@ -59,8 +60,9 @@ class TrainingPlan:
         β, positive: how strongly neighbours are pulled together.
     objective_bound : float
         R, how large the noise in the objective can be; 0 switches it off.
-    objective_noise : str
-        How it is drawn: "truncated_gaussian", "uniform_box", "uniform_ball" or "none".
+    objective_noise : str or NoiseFamily
+        How it is drawn: "truncated_gaussian", "uniform_box", "uniform_ball" or "none", or a family
+        of one's own (docs/guide/extending.md).
     noise_scale : float or tuple
         V, the standard deviation of the first round's noise, one for all or one per server; 0
         switches it off.
@@ -70,8 +72,9 @@ class TrainingPlan:
         The gradient norm that each primal solve must reach, one for all or one per server, because
         the ledger adds 2·tolerance/μ_i to the sensitivity; by default 1% of what one record can
         do, (1/m_i) · `record_shift` / 100.
-    loss : str
-        "logistic", "matsushita" or "square"; from three classes on "logistic" alone.
+    loss : str or Loss
+        "logistic", "matsushita" or "square", or a loss of one's own; from three classes on
+        "logistic" alone.
     method : str
         "rounds" is ADMM, as in the paper; "sums" is one exchange (docs/concepts/sums.md): every
         server sends Q_i and S_i once.
@@ -89,11 +92,11 @@ class TrainingPlan:
     regularization: float = 0.01  # a
     penalty: float = 0.1  # β
     objective_bound: float = 1.0  # R
-    objective_noise: str = "truncated_gaussian"  # the distribution of η
+    objective_noise: str | NoiseFamily = "truncated_gaussian"  # the distribution of η
     noise_scale: PerServer = 0.3  # V_i
     noise_decay: float = 0.95  # ρ
     tolerance: PerServer | None = None
-    loss: str = "logistic"
+    loss: str | Loss = "logistic"
     method: str = "rounds"
     label_noise: float = 1.1  # σ_Q
     square_noise: float = 1.9  # σ_S of the diagonal
@@ -120,7 +123,9 @@ class TrainingPlan:
             open_low=True,
             why="without it servers never agree",
         )
-        binary_loss(self.loss)
+        self._resolve("loss", losses.binary_loss(self.loss), losses)
+        noise = objective_noise.noise_family(self.objective_noise)
+        self._resolve("objective_noise", noise, objective_noise)
         ObjectiveNoise(self.objective_noise, self.objective_bound)
         for name in ("noise_scale", "tolerance"):
             value = getattr(self, name)
@@ -136,6 +141,27 @@ class TrainingPlan:
                     low=0,
                     open_low=True,
                     why="no solve is exact in floating point",
+                )
+
+    def _resolve(self, name: str, chosen: Loss | NoiseFamily, registry: Any) -> None:
+        """A built-in object is kept by its name; another one as it is, registered so that the plan
+        can be read back in this process.
+        """
+        if getattr(self, name) is chosen:
+            registry.register(chosen)
+        object.__setattr__(self, name, chosen.name if chosen.name in registry.BUILT_IN else chosen)
+
+    def check_shared(self) -> None:
+        """Refuse, in a sentence, what other organisations cannot know: a loss or an objective noise
+        of one's own.
+        """
+        for name in ("loss", "objective_noise"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise InvalidInput(
+                    f"{name} must be a built-in one between organisations, got {value.name!r}: "
+                    "the others have no code for it",
+                    setting=name,
                 )
 
     def _check_method(self) -> None:
@@ -176,11 +202,12 @@ class TrainingPlan:
 
     def loss_for(self, classes: int) -> Loss:
         """The binary loss, or softmax from three classes on."""
+        loss = losses.binary_loss(self.loss)
         if classes == 2:
-            return binary_loss(self.loss)
-        if self.loss != "logistic":
+            return loss
+        if loss.name != "logistic":
             raise InvalidInput(
-                f"loss must be 'logistic' for {classes} classes, got {self.loss!r}: softmax "
+                f"loss must be 'logistic' for {classes} classes, got {loss.name!r}: softmax "
                 "is its only form for more than two"
             )
         return SOFTMAX
@@ -305,10 +332,7 @@ class TrainingPlan:
         slack = 2 * self.tolerance_for(spec)
         ridge = self.ridge(spec.degree, n)
         eta, theta = self.objective(), self.iterates(spec.server, n)
-        first = ObjectiveNoised(
-            kind=eta.kind,
-            bound=eta.bound,
-            stddev=eta.stddev,
+        first = eta.event(
             size=size,
             n_servers=n,
             label_shift=label + grid / n,
@@ -357,11 +381,12 @@ class TrainingPlan:
         """Plain values for JSON: of the settings of its method. A plan of rounds says no more than
         it always has, because contracts are told apart by the digest of what it says."""
         unsaid = (*OF_ROUNDS, "rounds") if self.method == "sums" else (*OF_SUMS, "method")
-        return {
+        values = {
             field.name: getattr(self, field.name)
             for field in fields(self)
             if field.name not in unsaid
         }
+        return {name: getattr(value, "name", value) for name, value in values.items()}
 
     def sheet(self) -> notebook.Sheet:
         """Its settings as a table of words."""

@@ -51,6 +51,7 @@ class JobTerms:
             raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
         if not self.rows.menu:
             raise InvalidInput("menu must hold the label ε of the study, got none", setting="menu")
+        self.plan.check_shared()
         if self.training.n_servers != len(self.servers):
             raise InvalidInput(
                 f"servers must be {self.training.n_servers} as in the study, got {self.servers}"

@@ -9,15 +9,21 @@ servers instead, and results do not depend on their number.
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba.extending import intrinsic, overload
 
-from pdml.numerics.admm import kernel
+from pdml.numerics.admm import kernel, losses
+from pdml.numerics.admm.losses import Kernels
 
+_SOURCES = b"".join(
+    Path(str(path)).read_bytes() for path in (__file__, kernel.__file__, losses.__file__)
+)
+_STAMP = int.from_bytes(hashlib.sha256(_SOURCES).digest()[:6], "big") | 1
 LANES = 32  # rows whose slopes are taken together; a block of dense rows stays in the first cache
 
 OPTIONS: dict[str, Any] = {
@@ -28,58 +34,18 @@ OPTIONS: dict[str, Any] = {
 jit = numba.njit(**OPTIONS)
 
 
-@jit
-def slopes(code, z, bits, powers, count):
-    """z <- g'(z) in place. tanh(z/2)/2 = (1 - e)/(1 + e)/2 with e = exp(-|z|) by range reduction
-    and a polynomial. NaN for a code of no loss (`numerics.admm.losses.COMPILED`): it is never
-    certified.
-    """
-    if code == 0:
-        for j in range(count):
-            k = np.floor(max(-abs(z[j]), -700.0) * 1.4426950408889634 + 0.5)
-            bits[j] = (np.int64(k) + 1023) << 52
-        for j in range(count):
-            x = max(-abs(z[j]), -700.0)
-            k = np.floor(x * 1.4426950408889634 + 0.5)
-            r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
-            e = (
-                r / 6227020800.0 + 1.0 / 479001600.0
-            )  # Horner, written out: a loop here would not be vectorised
-            e = (
-                ((e * r + 1.0 / 39916800.0) * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0
-            ) * r + 1.0 / 40320.0
-            e = (((e * r + 1.0 / 5040.0) * r + 1.0 / 720.0) * r + 1.0 / 120.0) * r + 1.0 / 24.0
-            e = ((((e * r + 1.0 / 6.0) * r + 0.5) * r + 1.0) * r + 1.0) * powers[j]
-            t = 0.5 * (1.0 - e) / (1.0 + e)
-            z[j] = t if z[j] >= 0.0 else -t
-    elif code == 1:
-        for j in range(count):
-            z[j] = 2.0 * z[j]
-    elif code == 2:
-        for j in range(count):
-            z[j] = z[j] / np.sqrt(1.0 + z[j] * z[j])
-    else:
-        for j in range(count):
-            z[j] = np.nan
+def slopes(loops, z, bits, powers, count):
+    """z <- g'(z) in place: the method of the loss's own loops (`numerics.admm.losses.Kernels`)."""
+    raise NotImplementedError
+
+
+def curvatures(loops, z):
+    """z <- g''(z) in place, in the same way."""
+    raise NotImplementedError
 
 
 @jit
-def curvatures(code, z):
-    """z <- g''(z) in place; NaN as in `slopes`."""
-    for j in range(z.size):
-        if code == 0:
-            e = np.exp(-abs(z[j]))
-            z[j] = e / ((1.0 + e) * (1.0 + e))
-        elif code == 1:
-            z[j] = 2.0
-        elif code == 2:
-            z[j] = (1.0 + z[j] * z[j]) ** -1.5
-        else:
-            z[j] = np.nan
-
-
-@jit
-def pass_csr(data, columns, starts, code, w, g):
+def pass_csr(data, columns, starts, loops, w, g):
     """g <- Σ_j g'(x_j·w) x_j."""
     z, bits = np.empty(LANES), np.empty(LANES, np.int64)
     powers = bits.view(np.float64)
@@ -92,7 +58,7 @@ def pass_csr(data, columns, starts, code, w, g):
             for t in range(starts[i], starts[i + 1]):
                 s += data[t] * w[columns[t]]
             z[i - low] = s
-        slopes(code, z, bits, powers, high - low)
+        slopes(loops, z, bits, powers, high - low)
         for i in range(low, high):
             s = z[i - low]
             for t in range(starts[i], starts[i + 1]):
@@ -100,7 +66,7 @@ def pass_csr(data, columns, starts, code, w, g):
 
 
 @jit
-def pass_dense(x, code, w, g):
+def pass_dense(x, loops, w, g):
     """g <- Σ_j g'(x_j·w) x_j, each row read once from memory."""
     z, bits = np.empty(LANES), np.empty(LANES, np.int64)
     powers = bits.view(np.float64)
@@ -113,7 +79,7 @@ def pass_dense(x, code, w, g):
             for t in range(d):
                 s += row[t] * w[t]
             z[i - low] = s
-        slopes(code, z, bits, powers, high - low)
+        slopes(loops, z, bits, powers, high - low)
         i = low
         while i + 4 <= high:
             a, b, c, e = x[i], x[i + 1], x[i + 2], x[i + 3]
@@ -130,7 +96,7 @@ def pass_dense(x, code, w, g):
 
 
 @jit
-def passes_csr(data, columns, starts, code, w, g):
+def passes_csr(data, columns, starts, loops, w, g):
     """The same for several runs at once, (d, runs): one read of a record serves all, in vector
     registers.
     """
@@ -144,7 +110,7 @@ def passes_csr(data, columns, starts, code, w, g):
             v, source = data[t], w[columns[t]]
             for k in range(runs):
                 z[k] += v * source[k]
-        slopes(code, z, bits, powers, runs)
+        slopes(loops, z, bits, powers, runs)
         for t in range(starts[i], starts[i + 1]):
             v, sink = data[t], g[columns[t]]
             for k in range(runs):
@@ -152,7 +118,7 @@ def passes_csr(data, columns, starts, code, w, g):
 
 
 @jit
-def passes_dense(x, code, w, g):
+def passes_dense(x, loops, w, g):
     """The same in blocks through BLAS: X_b W, slopes, X_bᵀ Z."""
     m, block = x.shape[0], 4 * LANES
     bits = np.empty(block * w.shape[1], np.int64)
@@ -161,7 +127,7 @@ def passes_dense(x, code, w, g):
     for low in range(0, m, block):
         part = x[low : min(low + block, m)].astype(np.float64)
         z = np.dot(part, w)
-        slopes(code, z.reshape(-1), bits, powers, z.size)
+        slopes(loops, z.reshape(-1), bits, powers, z.size)
         g += np.dot(part.T, z)
 
 
@@ -350,6 +316,8 @@ def _teach() -> None:
     overload(records_of, **how)(
         lambda rows, cuts, server: _records_dense if _is_dense(rows) else _records_csr
     )
+    overload(slopes, **how)(lambda loops, z, bits, powers, count: loops.instance_class.slopes)
+    overload(curvatures, **how)(lambda loops, z: loops.instance_class.curvatures)
     overload(kernel.invert, **how)(lambda matrix, ridge, out: _invert)
     overload(kernel.dot, **how)(lambda a, b: _dot)
     overload(kernel.times, **how)(lambda matrix, vector, out: _times)
@@ -368,10 +336,22 @@ def _teach() -> None:
     )
 
 
-def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The entry points, cached on disk under a ``stamp`` of both sources: numba alone would look at
-    one file only.
+class Entries(NamedTuple):
+    """What the solver calls; ``loops`` goes in as the loss."""
+
+    loops: Any
+    advance_many: Callable[..., Any]
+    hessian: Callable[..., Any]
+
+
+@cache
+def entries(kernels: Kernels) -> Entries:
+    """The entry points of one loss. Those of built-in losses are cached on disk under a ``stamp``
+    of all sources, because numba alone would look at one file only; of other losses, whose sources
+    may change anywhere, nothing is kept.
     """
+    stamp = _STAMP
+    on_disk = kernels.loops.__module__ == losses.__name__
 
     def many(
         rows,
@@ -441,13 +421,11 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     def cached(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
-            return numba.njit(cache=True, **OPTIONS)(function)
+            return numba.njit(cache=on_disk, **OPTIONS)(function)
         except RuntimeError:  # no folder to write the cache to
             return numba.njit(**OPTIONS)(function)
 
-    return cached(many), cached(curved)
+    return Entries(kernels.loops(), cached(many), cached(curved))
 
 
 _teach()
-_sources = b"".join(Path(str(path)).read_bytes() for path in (__file__, kernel.__file__))
-advance_many, hessian = _entries(int.from_bytes(hashlib.sha256(_sources).digest()[:6], "big") | 1)

@@ -55,9 +55,7 @@ class PrimalSolver:
         self.codes, self.width = codes, matrix.shape[1]
         self.size = codes * self.width
         self.limits = rounding.limits(matrix, loss, ridge, codes)
-        self._compiled = (
-            compiled_loops() if use_numba and compilable(loss, codes, self.width) else None
-        )
+        self._compiled = compiled_entries(loss, codes, self.width) if use_numba else None
         if self._compiled is None:
             self.matrix = matrix if matrix.dtype == np.float64 else matrix.astype(np.float64)
             self._rows: Any = kernel.Rows(self.matrix, transpose(self.matrix))
@@ -82,8 +80,7 @@ class PrimalSolver:
                 np.divide(rows.gram(self.matrix), m, out=self.state.moment)
                 np.multiply(bent, self.state.moment, out=self.state.hessian)
             else:
-                code = self.loss.compiled_code
-                fast.hessian(self._rows, code, zero, self.state.hessian, self.width)
+                fast.hessian(self._rows, fast.loops, zero, self.state.hessian, self.width)
                 self.state.moment[:] = self.state.hessian / bent
         else:
             self.state.moment[:] = rows.gram(self.matrix) / m
@@ -107,7 +104,7 @@ class PrimalSolver:
             place = (
                 self._rows,
                 np.array([0, self.matrix.shape[0]]),
-                self.loss.compiled_code,
+                self._compiled.loops,
                 *_settings([self]),
             )
             ticket = np.zeros(1, dtype=np.int64)
@@ -248,18 +245,14 @@ class ManySolvers:
         n = len(ridges)
         self.threads, self.map_servers = threads, map_servers
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
-        self._compiled = (
-            compiled_loops()
-            if all(use_numba) and compilable(loss, codes, pooled.shape[1])
-            else None
-        )
+        self._compiled = compiled_entries(loss, codes, pooled.shape[1]) if all(use_numba) else None
         self._rows = None if self._compiled is None else packed(pooled)
 
         def build_solver(i: int) -> PrimalSolver:
             matrix = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
             part = (
-                None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
+                None if self._compiled is None else compiled_loops().records_of(self._rows, cuts, i)
             )
             return PrimalSolver(
                 matrix,
@@ -277,7 +270,7 @@ class ManySolvers:
             self._place = (
                 self._rows,
                 cuts,
-                loss.compiled_code,
+                self._compiled.loops,
                 *_settings(self.solvers),
             )
 
@@ -348,9 +341,10 @@ def compiled_loops() -> Any:
     return compiled
 
 
-def compilable(loss: Loss, codes: int, width: int) -> bool:
-    """Whether the compiled loops know this problem: this very loss, and a Hessian that fits."""
-    return codes == 1 and loss.compiled_code is not None and width <= WIDEST
+def compiled_entries(loss: Loss, codes: int, width: int) -> Any:
+    """The compiled loops of this very loss, where it has any and a Hessian fits; else None."""
+    module = compiled_loops() if loss.kernels and codes == 1 and width <= WIDEST else None
+    return module and module.entries(loss.kernels)
 
 
 def worth_compiling(values: int, rounds: int) -> bool:

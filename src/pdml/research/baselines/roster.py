@@ -36,9 +36,23 @@ Prove = Callable[[Task, Any, float], Guarantee]
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A way to learn. Of its ``settings`` the one with the best mean accuracy is reported; PDML has
-    one only.
+class Baseline:
+    """A way to learn, and what it proves.
+
+    Parameters
+    ----------
+    name : str
+        What tables and figures call it.
+    trusts : str
+        Who has the true labels: `NO_TRUST`, `SERVER` or `CURATOR`.
+    train : callable
+        (task, setting, budget) -> weights (d,), or one row for each server.
+    guarantee : callable
+        (task, setting, budget) -> `Guarantee`: the ε that its own proof gives.
+    protects : tuple of str
+        Fields of `Guarantee` in which it promises the budget.
+    settings : tuple
+        Of these the one with the best mean accuracy is reported; PDML has one only.
     """
 
     name: str
@@ -63,12 +77,12 @@ class Score:
     guarantee: Guarantee
 
 
-def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Rival:
+def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Baseline:
     train, guarantee = gradient_descent.descend, gradient_descent.guarantee
-    return Rival(name, CURATOR, train, guarantee, protects, settings)
+    return Baseline(name, CURATOR, train, guarantee, protects, settings)
 
 
-def _zhang_zhu(name: str, kind: str, flips: float) -> Rival:
+def _zhang_zhu(name: str, kind: str, flips: float) -> Baseline:
     return _between_servers(
         name, zhang_zhu.train, zhang_zhu.guarantee, zhang_zhu.variants(kind, flips), flips
     )
@@ -76,7 +90,7 @@ def _zhang_zhu(name: str, kind: str, flips: float) -> Rival:
 
 def _planned(
     name: str, flips: float, *, colluding: int | None = None, local_models: bool = False
-) -> Rival:
+) -> Baseline:
     """By sums or rounds, as the planner chooses; models for the house need sums."""
     request = PlanRequest(flips, colluding, "sums" if local_models else None)
     train = pdml_plans.local_models if local_models else pdml_plans.planned
@@ -85,18 +99,18 @@ def _planned(
 
 def _between_servers(
     name: str, train: Train, guarantee: Prove, settings: tuple[Any, ...], flips: float
-) -> Rival:
+) -> Baseline:
     """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their
     own server.
     """
     trusts, protects = (SERVER, FROM_OTHERS) if isinf(flips) else (NO_TRUST, ALL)
-    return Rival(name, trusts, train, guarantee, protects, settings)
+    return Baseline(name, trusts, train, guarantee, protects, settings)
 
 
-RIVALS = (
-    Rival(FLOOR, CURATOR, pooled.majority, pooled.nothing, ()),
-    Rival(PLAIN, CURATOR, pooled.plain, pooled.nothing, ()),
-    Rival(
+_BUILT_IN = (
+    Baseline(FLOOR, CURATOR, pooled.majority, pooled.nothing, ()),
+    Baseline(PLAIN, CURATOR, pooled.plain, pooled.nothing, ()),
+    Baseline(
         "Chaudhuri et al.",
         CURATOR,
         objective_perturbation.chaudhuri,
@@ -109,17 +123,17 @@ RIVALS = (
     _zhang_zhu("Zhang-Zhu, dual", "dual", inf),
     _zhang_zhu("Zhang-Zhu, primal", "primal", inf),
     _planned(f"{PLANNED}, no flips", inf),
-    Rival("Flip, pooled, corrected", NO_TRUST, pooled.corrected, pooled.flipped, LABELS),
-    Rival("Flip, pooled, uncorrected", NO_TRUST, pooled.uncorrected, pooled.flipped, LABELS),
-    Rival(ALONE[0], NO_TRUST, pooled.alone, pooled.unshared, ALL),
-    Rival(ALONE[1], NO_TRUST, pooled.alone_from_sums, pooled.unshared, ALL),
+    Baseline("Flip, pooled, corrected", NO_TRUST, pooled.corrected, pooled.flipped, LABELS),
+    Baseline("Flip, pooled, uncorrected", NO_TRUST, pooled.uncorrected, pooled.flipped, LABELS),
+    Baseline(ALONE[0], NO_TRUST, pooled.alone, pooled.unshared, ALL),
+    Baseline(ALONE[1], NO_TRUST, pooled.alone_from_sums, pooled.unshared, ALL),
     _zhang_zhu("Flip + Zhang-Zhu, dual", "dual", EPSILON),
     _zhang_zhu("Flip + Zhang-Zhu, primal", "primal", EPSILON),
     _planned(PLANNED, EPSILON),
     _planned(HALF, EPSILON, colluding=5),
     _planned(SINGLE, EPSILON, colluding=1),
     _planned(LOCAL_MODELS, EPSILON, local_models=True),
-    Rival(
+    Baseline(
         AS_PAPER,
         NO_TRUST,
         pdml_plans.trained,
@@ -128,6 +142,24 @@ RIVALS = (
         (pdml_plans.PAPER,),
     ),
 )
+BASELINES = {baseline.name: baseline for baseline in _BUILT_IN}
 # the same trust, and the same ε in every column
 EQUAL = ("Flip + Zhang-Zhu, dual", "Flip + Zhang-Zhu, primal")
 CURATORS = ("Chaudhuri et al.", "DP-GD, records")
+
+
+def register(baseline: Baseline) -> Baseline:
+    """Make a baseline part of the comparison, in this process.
+
+    Parameters
+    ----------
+    baseline : Baseline
+        One registered before under its name is replaced.
+
+    Returns
+    -------
+    Baseline
+        The same.
+    """
+    BASELINES[baseline.name] = baseline
+    return baseline

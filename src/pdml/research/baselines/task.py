@@ -15,14 +15,10 @@ from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.losses import binary_loss
 from pdml.planning.search.planner import Sizes
-from pdml.research.datasets import adult, raetsch
+from pdml.research.datasets.catalogue import DATASETS, Dataset
 from pdml.research.paper import experiment
 
-NAMES = (*raetsch.NAMES, "adult")
 LOSS = binary_loss("logistic")
-
-_ADULT_TEST = 15_060  # as many as UCI's own test file
-_SPLICE = (2.5, 1.25)  # codes 1 to 4 about their middle, from the code book and not from the data
 
 
 @dataclass(frozen=True)
@@ -72,21 +68,17 @@ class Task:
 
 
 @cache
-def _whole(name: str) -> tuple[Matrix, IntArray, int]:
-    if name == "adult":
-        raw = adult.load()
-        return experiment.bounded(adult.unit_rows(raw)), (raw.y > 0).astype(np.int64), _ADULT_TEST
-    x, y = raetsch.load(name)
-    if name == "splice":
-        x = (x - _SPLICE[0]) / _SPLICE[1]
-    return experiment.bounded(x), (y > 0).astype(np.int64), raetsch.TEST_SIZES[name]
+def _bounded(dataset: Dataset) -> tuple[Matrix, IntArray]:
+    x, y = dataset.load()
+    return experiment.bounded(x), y
 
 
-def load(name: str, seed: int) -> Task:
+def load(dataset: str | Dataset, seed: int) -> Task:
     """A set split at random into training and test records."""
-    _validate.choice("name", name, NAMES)
-    whole, classes, tested = _whole(name)
-    x, y = experiment.shuffled(whole, classes, seed)
+    if isinstance(dataset, str):
+        dataset = DATASETS[_validate.choice("name", dataset, tuple(DATASETS))]
+    x, y = experiment.shuffled(*_bounded(dataset), seed)
+    tested = dataset.test_records
     return Task(rows.as_rows(x[tested:]), y[tested:], rows.as_rows(x[:tested]), y[:tested], seed)
 
 

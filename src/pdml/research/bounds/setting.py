@@ -10,7 +10,7 @@ import numpy as np
 
 from pdml import _validate
 from pdml.errors import InvalidInput
-from pdml.mechanisms.objective_noise import ObjectiveNoise
+from pdml.mechanisms.objective_noise import TRUNCATED_GAUSSIAN, NoiseFamily, ObjectiveNoise
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.labels import kappa
 from pdml.numerics.admm.losses import Loss, binary_loss
@@ -71,7 +71,7 @@ class Setting:
     rounds: int = 40  # t
     regularization: float = 0.01  # a
     penalty: float = 0.1  # β
-    objective_noise: str = "truncated_gaussian"
+    objective_noise: str | NoiseFamily = "truncated_gaussian"
     objective_bound: float = 1.0  # R
     noise_scale: tuple[float, ...] = (0.3,)  # V_i
     noise_decay: float = 0.95  # ρ
@@ -251,10 +251,7 @@ class Setting:
     @property
     def objective_reach(self) -> float:
         """The longest η_i can be in Euclidean norm: R in a ball, sqrt(d)·R in a box."""
-        noise = ObjectiveNoise(self.objective_noise, self.objective_bound)
-        if not noise.active:
-            return 0.0
-        return noise.bound if noise.kind == "uniform_ball" else sqrt(self.width) * noise.bound
+        return ObjectiveNoise(self.objective_noise, self.objective_bound).longest(self.width)
 
     def likely_objective_reach(self, miss: float) -> float:
         """A length that no η_i exceeds but for a chance of ``miss``.
@@ -264,7 +261,7 @@ class Setting:
         share the chance.
         """
         noise = ObjectiveNoise(self.objective_noise, self.objective_bound)
-        if not noise.active or noise.kind != "truncated_gaussian":
+        if not noise.active or noise.family != TRUNCATED_GAUSSIAN:
             return self.objective_reach
         return min(
             self.objective_reach, noise.stddev * (sqrt(self.width) + sqrt(2 * log(self.n / miss)))
@@ -282,11 +279,9 @@ class Setting:
         if not noise.active:
             return 0.0
         deviation = sqrt(2 * log(1 / miss))
-        if noise.kind == "truncated_gaussian":
+        if noise.family == TRUNCATED_GAUSSIAN:
             return min(self.objective_reach, noise.stddev * (sqrt(d) + deviation) / sqrt(self.n))
-        square = (
-            d * noise.bound**2 / 3 if noise.kind == "uniform_box" else noise.bound**2 * d / (d + 2)
-        )
+        square = noise.mean_square(d)
         return min(
             self.objective_reach, (sqrt(square) + self.objective_reach * deviation) / sqrt(self.n)
         )

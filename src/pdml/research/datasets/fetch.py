@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pdml import _validate, extras
 from pdml.errors import DataError, because
 from pdml.files import atomic_write
-from pdml.research.datasets import homes, local
-from pdml.research.datasets.homes import Address, Home
+from pdml.research.datasets import catalogue, local
+from pdml.research.datasets.catalogue import Address, Source
 
 Progress = Callable[[str, int, int | None], None]
 """Called as (file, bytes so far, of how many if that is known)."""
@@ -37,7 +37,7 @@ def status(name: str) -> list[Status]:
     Parameters
     ----------
     name : str
-        One of `homes.HOMES`.
+        One of `catalogue.SOURCES`.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def status(name: str) -> list[Status]:
         One for each of its files.
     """
     statuses = []
-    for file, sha256 in _home(name).files.items():
+    for file, sha256 in _source(name).files.items():
         path = local.find(file)
         state: Literal["checked", "damaged", "missing"] = "missing"
         if path is not None:
@@ -64,7 +64,7 @@ def fetch(name: str, *, force: bool = False, tell: Progress | None = None) -> st
     Parameters
     ----------
     name : str
-        One of `homes.HOMES`.
+        One of `catalogue.SOURCES`.
     force : bool
         Download again what is here and right.
     tell : Progress, optional
@@ -84,54 +84,56 @@ def fetch(name: str, *, force: bool = False, tell: Progress | None = None) -> st
     ----------
     - Only bytes with the known sha256 take a file's name, all files of a set or none, each whole.
     """
-    home, folder = _home(name), local.folder()
+    source, folder = _source(name), local.folder()
     if not force and all(file_status.state == "checked" for file_status in status(name)):
         return None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files, source = _try_addresses(name, home, tell or (lambda file, done, total: None))
+        files, address = _try_addresses(name, source, tell or (lambda file, done, total: None))
         for file, content in files.items():
             (folder / file).parent.mkdir(exist_ok=True)
             atomic_write(folder / f"{file}.gz", gzip.compress(content, mtime=0))
     except OSError as error:
         raise DataError(f"cannot write to {folder}: {because(error)}") from error
-    return source
+    return address
 
 
-def _home(name: str) -> Home:
-    return homes.HOMES[_validate.choice("the data set", name, tuple(homes.HOMES))]
+def _source(name: str) -> Source:
+    return catalogue.SOURCES[_validate.choice("the data set", name, tuple(catalogue.SOURCES))]
 
 
-def _try_addresses(name: str, home: Home, tell: Progress) -> tuple[dict[str, bytes], str]:
+def _try_addresses(name: str, source: Source, tell: Progress) -> tuple[dict[str, bytes], str]:
     """The files by the first way that gives them all, and its address."""
     refusals = []
-    for way in home.ways:
+    for way in source.ways:
         contents: dict[str, bytes] = {}
         try:
             for address in way:
-                contents |= _fetch_files(address, home, tell)
-            if lacking := [file for file in home.files if file not in contents]:
+                contents |= _fetch_files(address, source, tell)
+            if lacking := [file for file in source.files if file not in contents]:
                 raise DataError(f"{way[0].url} gives something else (no {' and '.join(lacking)})")
         except DataError as refusal:
             refusals.append(str(refusal))
         else:
             return contents, way[0].url
-    names = " and ".join(home.files)
+    names = " and ".join(source.files)
     raise DataError(
         f"{name} could not be fetched: {'; '.join(refusals)}; try again later, or set "
         f"{local.VARIABLE} to a folder that holds {names}"
     )
 
 
-def _fetch_files(address: Address, home: Home, tell: Progress) -> dict[str, bytes]:
+def _fetch_files(address: Address, source: Source, tell: Progress) -> dict[str, bytes]:
     """What one address gives of the set's files, each with its digest."""
     content = _download(address, tell)
     try:
-        files = {file: part for file, part in address.unpack(content).items() if file in home.files}
+        files = {
+            file: part for file, part in address.unpack(content).items() if file in source.files
+        }
         for file, data in files.items():
             got = hashlib.sha256(data).hexdigest()
-            if got != home.files[file]:
-                raise DataError(f"{file} must have the sha256 {home.files[file]}, got {got}")
+            if got != source.files[file]:
+                raise DataError(f"{file} must have the sha256 {source.files[file]}, got {got}")
     except DataError as error:
         raise DataError(f"{address.url} gives something else ({error})") from error
     return files

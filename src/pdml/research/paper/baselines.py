@@ -14,8 +14,17 @@ from pdml._types import Array
 from pdml.research.baselines import pdml_plans, task
 from pdml.research.baselines.composition import Guarantee
 from pdml.research.baselines.pdml_plans import PlanRequest
-from pdml.research.baselines.roster import ALL, EPSILON, FLOOR, PLANNED, RIVALS, Score
+from pdml.research.baselines.roster import (
+    ALL,
+    BASELINES,
+    EPSILON,
+    FLOOR,
+    PLANNED,
+    Baseline,
+    Score,
+)
 from pdml.research.baselines.task import Task
+from pdml.research.datasets.catalogue import DATASETS, Dataset
 from pdml.research.paper import baselines_figure, experiment
 from pdml.research.paper.baselines_claims import claims, means_of, names_of
 from pdml.research.paper.reproduction import Progress, Reproduction
@@ -31,51 +40,56 @@ FIRST_SEED = 6000  # nothing in this product was chosen while looking at splits 
 def baselines(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
     """Every rival on the seven sets of Table I and on Adult."""
     return reproduction(
-        measure(task.NAMES, seeds=seeds or SEEDS, processes=processes, progress=progress)
+        measure(tuple(DATASETS), seeds=seeds or SEEDS, processes=processes, progress=progress)
     )
 
 
 def measure(names: Sequence[str], *, seeds: int, processes: int, progress: Progress) -> list[Score]:
-    """All rivals on these sets; the same splits and the same flipped labels for all."""
+    """All baselines on these sets; the same splits and the same flipped labels for all."""
     splits = range(FIRST_SEED, FIRST_SEED + seeds)
+    rivals = tuple(BASELINES.values())  # handed over: other processes have the built-in ones only
     # the largest set first: no core idles at the end
     jobs = [(name, seed) for name in reversed(names) for seed in splits]
-    accuracies = dict(zip(jobs, run_parallel(_accuracies, jobs, processes, progress), strict=True))
+    tasks = [(DATASETS[name], seed, rivals) for name, seed in jobs]
+    accuracies = dict(zip(jobs, run_parallel(_accuracies, tasks, processes, progress), strict=True))
     tables = {  # (seeds, settings)
         (name, k): np.array([accuracies[name, seed][k] for seed in splits])
         for name in names
-        for k in range(len(RIVALS))
+        for k in range(len(rivals))
     }
     best = {key: int(table.mean(axis=0).argmax()) for key, table in tables.items()}
-    chosen = [tuple(best[name, k] for k in range(len(RIVALS))) for name in names]
+    chosen = [tuple(best[name, k] for k in range(len(rivals))) for name in names]
     # where they were trained, so that no plan is sought again
-    proofs = run_parallel(_prove, list(zip(names, chosen, strict=True)), processes)
+    proved_by = [(DATASETS[name], how, rivals) for name, how in zip(names, chosen, strict=True)]
+    proofs = run_parallel(_prove, proved_by, processes)
     return [
         Score(rival.name, rival.trusts, name, setting, tables[name, k][:, best[name, k]], guarantee)
         for name, proved in zip(names, proofs, strict=True)
-        for k, (rival, (setting, guarantee)) in enumerate(zip(RIVALS, proved, strict=True))
+        for k, (rival, (setting, guarantee)) in enumerate(zip(rivals, proved, strict=True))
     ]
 
 
-def _accuracies(name: str, seed: int) -> list[list[float]]:
-    """For every rival the accuracy of every setting; of several models their mean."""
-    split = task.load(name, seed)
+def _accuracies(dataset: Dataset, seed: int, rivals: Sequence[Baseline]) -> list[list[float]]:
+    """For every baseline the accuracy of every setting; of several models their mean."""
+    split = task.load(dataset, seed)
     with threadpool_limits(1):  # the matrices are small, and the cores are taken by other jobs
         return [
             [_accuracy(split, rival.train(split, how, EPSILON)) for how in rival.settings]
-            for rival in RIVALS
+            for rival in rivals
         ]
 
 
-def _prove(name: str, chosen: Sequence[int]) -> list[tuple[str, Guarantee]]:
-    """For every rival its chosen setting in words, and what that proves."""
-    split = task.load(name, FIRST_SEED)
+def _prove(
+    dataset: Dataset, chosen: Sequence[int], rivals: Sequence[Baseline]
+) -> list[tuple[str, Guarantee]]:
+    """For every baseline its chosen setting in words, and what that proves."""
+    split = task.load(dataset, FIRST_SEED)
     return [
         (
             _describe_setting(split, rival.settings[how]),
             rival.guarantee(split, rival.settings[how], EPSILON),
         )
-        for rival, how in zip(RIVALS, chosen, strict=True)
+        for rival, how in zip(rivals, chosen, strict=True)
     ]
 
 
@@ -134,7 +148,7 @@ def summary(results: Sequence[Score]) -> tuple[tuple[str, ...], ...]:
     """
     names, means = names_of(results), means_of(results)
     lines = [("rival", "trusts", "ε own", "ε oth", "ε feat", *(name[:4] for name in names))]
-    for rival in RIVALS:
+    for rival in BASELINES.values():
         proofs = [r.guarantee for r in results if r.rival == rival.name]
         worst = [max(getattr(p, field) for p in proofs) for field in ALL]
         lines.append(

@@ -8,6 +8,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.research.baselines.roster import (
     ALONE,
+    BASELINES,
     CURATORS,
     EPSILON,
     EQUAL,
@@ -16,7 +17,6 @@ from pdml.research.baselines.roster import (
     LOCAL_MODELS,
     PLAIN,
     PLANNED,
-    RIVALS,
     SINGLE,
     Score,
 )
@@ -38,7 +38,7 @@ def within_budget(results: Sequence[Score]) -> Claim:
     """Equal privacy means that nobody spends more than the budget where it promises to protect; a
     proof that is lost (∞) spends more.
     """
-    promised = {rival.name: rival.protects for rival in RIVALS}
+    promised = {rival.name: rival.protects for rival in BASELINES.values()}
     spent = [getattr(r.guarantee, column) for r in results for column in promised[r.rival]]
     return Claim(
         text="wherever a rival promises protection (the paper's own settings: of labels "

@@ -372,7 +372,7 @@ def _read_plan(
             _check_plan(errors, path, partial(TrainingPlan, **(method | {name: settings[name]})))
     if len(errors.mistakes) > before or not settings:
         return {"plan": None, "plan_settings": ()}
-    _check_plan(errors, ("plan",), partial(TrainingPlan, **settings))
+    _check_plan(errors, ("plan",), lambda: TrainingPlan(**settings).check_shared())
     if classes >= 2:
         _check_plan(errors, ("plan", "loss"), lambda: TrainingPlan(**settings).loss_for(classes))
     plan = None if len(errors.mistakes) > before else TrainingPlan(**settings)

@@ -31,13 +31,13 @@ def fetch(
     """
     from pdml.research.datasets import fetch as fetching
     from pdml.research.datasets import local
-    from pdml.research.datasets.homes import HOMES
+    from pdml.research.datasets.catalogue import SOURCES
 
-    chosen = _validate.choice("the data set", name, (*HOMES, "all"))
+    chosen = _validate.choice("the data set", name, (*SOURCES, "all"))
     results: list[dict[str, Any]] = []
     refusals: list[str] = []
     with console.bars("byte") as tell:
-        for dataset in HOMES if chosen == "all" else (chosen,):
+        for dataset in SOURCES if chosen == "all" else (chosen,):
             try:
                 source = fetching.fetch(
                     dataset, force=force, tell=lambda file, *far: tell({file: far})
@@ -69,9 +69,9 @@ def listing(as_json: Json = False) -> None:
       pdml data list
     """
     from pdml.research.datasets import local
-    from pdml.research.datasets.homes import HOMES
+    from pdml.research.datasets.catalogue import SOURCES
 
-    sets = {name: _files(name) for name in HOMES}
+    sets = {name: _files(name) for name in SOURCES}
 
     def show() -> None:
         for name, files in sets.items():
