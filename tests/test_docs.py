@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from federation import NAMES, freeze, study_of
 
-from pdml.study import Study, messages
 from pdml.research.baselines import task
 from pdml.research.datasets import catalogue
+from pdml.study import Study, messages
 from pdml.study.schema import template
 from pdml.training import sums_release
 
