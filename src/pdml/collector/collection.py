@@ -134,8 +134,9 @@ class Collection:
 
     Examples
     --------
-    >>> with Collection(Study.load("study.toml"), "alice") as collection:  # doctest: +SKIP
-    ...     print(collection.status().totals.reports)
+    >>> with Collection(Study.load("study.toml"), "alice", create=True) as collection:
+    ...     collection.status().by_epsilon
+    {}
     """
 
     def __init__(

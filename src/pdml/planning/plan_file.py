@@ -22,8 +22,9 @@ class SavedPlan:
 
     Examples
     --------
-    >>> saved = SavedPlan.load("plan.json")  # doctest: +SKIP
-    >>> PDMLClassifier(**saved.settings())  # doctest: +SKIP
+    >>> saved = SavedPlan.load("plan.json")
+    >>> saved.n_servers
+    4
     """
 
     plan: TrainingPlan

@@ -167,8 +167,9 @@ def train_study(
 
     Examples
     --------
-    >>> trained = train_study(Study.load("study.toml"), {"alice": "frozen/alice"})  # doctest: +SKIP
-    >>> trained.model.save("model.json")  # doctest: +SKIP
+    >>> data = {name: f"frozen/{name}" for name in ("alice", "bob", "carol")}
+    >>> trained = train_study(Study.load("study.toml"), data)
+    >>> trained.model.save("study-model.json")
     """
     if engine not in ENGINES:
         raise InvalidInput(

@@ -109,8 +109,8 @@ def train_table(
     >>> from pdml.encoding.encoder import Category, Number
     >>> age = Number(name="age", low=18, high=100, typical=45, spread=20)
     >>> sex = Category(name="sex", levels=("f", "m"))
-    >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])  # doctest: +SKIP
-    >>> trained.model.save("model.json")  # doctest: +SKIP
+    >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])
+    >>> trained.model.save("model.json")
     """
     _refuse_early(settings, test, test_fraction)
     read = _read(table)

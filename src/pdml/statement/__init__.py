@@ -221,8 +221,8 @@ def statement(
 
     Examples
     --------
-    >>> planned = statement(Study.load("study.toml"))  # doctest: +SKIP
-    >>> planned.markdown.startswith("# Privacy statement")  # doctest: +SKIP
+    >>> planned = statement(Study.load("study.toml"))
+    >>> planned.markdown.startswith("# Privacy statement")
     True
     """
     why = "each is counted before it happens"

@@ -94,8 +94,8 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
 
     Parameters
     ----------
-    home : Home
-        Any member's folder, `Home.open("alice")`; its process may be running.
+    home : NodeDirectory
+        Any member's folder, `NodeDirectory.open("alice")`; its process may be running.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
 
     Examples
     --------
-    >>> everybody(Home.open("alice")).released[0].ledger.lines()  # doctest: +SKIP
+    >>> read_consortium_status(NodeDirectory.open("alice"))  # doctest: +SKIP
     """
     study = home.checked_study()
     statements: list[Statement] = []

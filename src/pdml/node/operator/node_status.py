@@ -160,8 +160,8 @@ def read_status(home: NodeDirectory, clock: Clock = SYSTEM_CLOCK) -> NodeStatus:
 
     Parameters
     ----------
-    home : Home
-        The node's folder, `Home.open("alice")`; its process may be running.
+    home : NodeDirectory
+        The node's folder, `NodeDirectory.open("alice")`; its process may be running.
     clock : Clock
         Tells when a certificate is about to end.
 
@@ -177,7 +177,7 @@ def read_status(home: NodeDirectory, clock: Clock = SYSTEM_CLOCK) -> NodeStatus:
 
     Examples
     --------
-    >>> look(Home.open("alice")).datasets[0].ledger.lines()  # doctest: +SKIP
+    >>> read_status(NodeDirectory.open("alice")).datasets  # doctest: +SKIP
     """
     study, training_data, problem = None, None, ""
     try:

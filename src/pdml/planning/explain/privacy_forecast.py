@@ -51,7 +51,7 @@ class PrivacyForecast:
 
     Examples
     --------
-    >>> planned = Prospect(records=4500, degree=2, budget=Budget(features_epsilon=1.0))
+    >>> planned = PrivacyForecast(records=4500, degree=2, budget=Budget(features_epsilon=1.0))
     >>> planned.ledger.line("features", "other servers").epsilon < 1.0, planned.within
     (True, True)
     """
