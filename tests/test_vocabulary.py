@@ -130,6 +130,7 @@ BANNED_IN_DOCS = {pattern: words for pattern, words in BANNED.items() if pattern
     r"\bnothing is set\b": "defaults: what they are",
     r"\bby another way than\b": "verify the fingerprint out of band",
     r"\bone exchange of totals\b|\btotals that tell\b": "sufficient statistics; sums",
+    r"\bledger('s)? lines?\b|\blines? of the ledger\b|\bfeatures lines?\b": "row of the ledger",
     r"\bat home\b": "on its own machine",
 }
 PAGES = sorted([*PACKAGE.parents[1].glob("*.md"), *(PACKAGE.parents[1] / "docs").rglob("*.md")])
