@@ -11,11 +11,15 @@ import sys
 import time
 from pathlib import Path
 
+from pdml.clock import SYSTEM_CLOCK
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context
-from pdml.node.daemon import __main__
+from pdml.node.daemon import process
 from pdml.node.daemon.daemon import NodeDaemon
+from pdml.node.daemon.nats_transport import NatsTransport
+from pdml.node.job.activity import Wait
 from pdml.node.job.round_exchange import Exchange
+from pdml.node.storage.control_db import OfferState
 from pdml.node.storage.node_dir import NodeDirectory
 
 TIMES = "times.json"
@@ -24,31 +28,38 @@ TIMES = "times.json"
 class Timed(NodeDaemon):
     """Writes when each round ended."""
 
-    def _train(self, work):
-        self.times = []
-        super()._train(work)
-        self.home.path(TIMES).write_text(json.dumps(self.times))
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        run, enter = self.job_runner.run, self.admission.enter_exchange
+        times = []
 
-    def _progress(self, contract, t, *, last=False):
-        if not last:
-            self.times.append(time.time())
-        super()._progress(contract, t, last=last)
+        def timed_enter(work, exchange):
+            after = exchange._after_round
+            exchange._after_round = lambda t: (times.append(time.time()), after(t))
+            enter(work, exchange)
+
+        def timed_run(work):
+            times.clear()
+            yield from run(work)
+            self.directory.path(TIMES).write_text(json.dumps(times))
+
+        self.admission.enter_exchange, self.job_runner.run = timed_enter, timed_run
 
 
 class Bare:
-    """The steps of a party, without what a party does."""
+    """The steps of a participant, without what it does."""
 
-    def __init__(self, contract, name):
-        self.contract, self.name, self.neighbours, self.round = (
-            contract,
+    def __init__(self, terms, name):
+        self.terms, self.name, self.neighbours, self.round = (
+            terms,
             name,
-            contract.neighbours(name),
+            terms.neighbours(name),
             0,
         )
         self._here = {peer: set() for peer in self.neighbours}
-        self._payload = bytes(8 * contract.width + 400)
+        self._payload = bytes(8 * terms.width + 400)
 
-    done = property(lambda self: self.round == self.contract.plan.rounds)
+    done = property(lambda self: self.round == self.terms.plan.rounds)
     complete = property(lambda self: self.done and not self.missing)
     ready = property(lambda self: not self.done and (self.round == 0 or not self.missing))
     missing = property(
@@ -77,7 +88,7 @@ class Bare:
     def save(self):
         pass
 
-    def owed(self, peer):
+    def resend_recent(self, peer):
         return self.resend(peer)
 
     def resend(self, peer):
@@ -91,16 +102,12 @@ class Open:
         self.name = name
 
     def seal(self, context, content):
-        return (
-            json.dumps([context.job, context.round, context.kind, context.request]).encode()
-            + b"\n"
-            + content
-        )
+        return json.dumps([context.job, context.kind, context.request]).encode() + b"\n" + content
 
     def open(self, sender, data):
         head, content = data.split(b"\n", 1)
-        job, round, kind, request = json.loads(head)
-        return Context(self.study, job, round, kind, sender, self.name, request), content, b""
+        job, kind, request = json.loads(head)
+        return Context(self.study, job, kind, sender, self.name, request), content, b""
 
     def answer(self, context, session, content):
         return b"." + content
@@ -112,48 +119,42 @@ class Open:
         pass
 
 
-class BareOffice(NodeDaemon):
-    """The same carrier, neighbours, sizes and waiting."""
+class BareNode(NodeDaemon):
+    """The same transport, neighbours, sizes and waiting."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.transport._sealer = Open(self.name)
-        self.transport._sealer.study = self.study.hash
+        self.transport._sealer = Open(self.member.name)
+        self.transport._sealer.study = self.member.study.hash
+        self.job_runner.run = self._run
 
-    def _train(self, work):
+    def _run(self, work):
         times = []
-        limits = {
-            "start_timeout": work.offer.start_timeout,
-            "round_timeout": work.offer.round_timeout,
-        }
-        party = Bare(work.contract, self.name)
         exchange = Exchange(
-            party,
-            self._sender(work.contract),
-            meanwhile=lambda t: times.append(time.time()),
-            **limits,
+            Bare(work.terms, self.member.name),
+            clock=SYSTEM_CLOCK,
+            start_timeout=work.offer.start_timeout,
+            round_timeout=work.offer.round_timeout,
+            after_round=lambda t: times.append(time.time()),
         )
-        with self.lock:
-            work.exchange = exchange
-        exchange.run()
-        self.home.path(TIMES).write_text(json.dumps(times))
-
-    def _gather(self, work):
-        time.sleep(1.0)  # neighbours may still ask
+        self.admission.enter_exchange(work, exchange)
+        yield from exchange.run()
+        self.directory.path(TIMES).write_text(json.dumps(times))
+        yield Wait(1.0)  # neighbours may still ask
+        self.admission.end(work, OfferState.DONE)
 
 
 def main():
     mode, folder, *rest = sys.argv[1:]
     options = dict(zip(rest[::2], rest[1::2], strict=True))
-    kind = {"timed": Timed, "bare": BareOffice}[mode]
-    office = kind(
-        NodeDirectory.open(Path(folder)),
-        Simulated(int(options["--simulated-noise"])),
-        relay=options.get("--relay", ""),
-    )
-    __main__._obey_signals(office)
+    kind = {"timed": Timed, "bare": BareNode}[mode]
+    directory = NodeDirectory.open(Path(folder))
+    transport = NatsTransport.of_node(directory, SYSTEM_CLOCK, relay=options.get("--relay", ""))
+    source = Simulated(int(options["--simulated-noise"]))
+    daemon = kind(directory, source, transport, clock=SYSTEM_CLOCK)
+    process.leave_on_signal(daemon)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    office.run()
+    daemon.run()
 
 
 if __name__ == "__main__":

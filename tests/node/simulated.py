@@ -7,7 +7,7 @@ import secrets
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job.steps import Ask
+from pdml.node.job.activity import Ask
 
 LATENCY = 0.01  # seconds for a request and its answer
 

@@ -16,8 +16,8 @@ from consortium import NAMES, PLAN, Consortium
 from pdml.clock import SYSTEM_CLOCK
 from pdml.errors import JournalError, PDMLError, PeerError
 from pdml.node.job import round_exchange
+from pdml.node.job.activity import drive
 from pdml.node.job.round_exchange import Exchange, Stopped
-from pdml.node.job.steps import drive
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, RequestKind
 

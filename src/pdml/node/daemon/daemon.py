@@ -10,10 +10,10 @@ from pdml.errors import PDMLError
 from pdml.mechanisms.randomness import Source
 from pdml.node.daemon.handlers import Handlers
 from pdml.node.daemon.job_runner import JobRunner, LocalModels, WriteLocalModel
+from pdml.node.job.activity import Runtime, Steps, Tasks, ThreadTasks, Transport, drive
 from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
 from pdml.node.job.coordinator import Coordinator, tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
-from pdml.node.job.steps import Runtime, Steps, Tasks, ThreadTasks, Transport, drive
 from pdml.node.protocol.job_offer import Offer
 from pdml.node.storage.control_db import (
     ENDED,

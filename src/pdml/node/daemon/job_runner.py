@@ -12,13 +12,13 @@ from pdml._threads import single_thread
 from pdml.errors import Equivocation, JournalError, PDMLError
 from pdml.mechanisms.randomness import Source
 from pdml.node.job import build_statement
+from pdml.node.job.activity import Runtime, Steps
 from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
 from pdml.node.job.coordinator import tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
 from pdml.node.job.participant import Participant, TrainingData
 from pdml.node.job.round_exchange import Exchange, Stopped
 from pdml.node.job.statement_sync import fetch_statements
-from pdml.node.job.steps import Runtime, Steps
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message
 from pdml.node.storage.control_db import OfferState, ProgressReport

@@ -31,8 +31,8 @@ from pdml.node.crypto import tls
 from pdml.node.crypto.hpke import OVERHEAD, Context, Sealer, UnknownSession
 from pdml.node.crypto.signing import Identity
 from pdml.node.crypto.tls import RelayContext
+from pdml.node.job.activity import ConnectionChanged, Handle
 from pdml.node.job.statement_sync import CHUNK
-from pdml.node.job.steps import ConnectionChanged, Handle
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.node_dir import NodeDirectory
@@ -129,7 +129,7 @@ async def _drop(client: Client) -> None:
 
 
 class NatsTransport:
-    """This node's connection to the relay: a `pdml.node.job.steps.Transport`."""
+    """This node's connection to the relay: a `pdml.node.job.activity.Transport`."""
 
     def __init__(
         self,

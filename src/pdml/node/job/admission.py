@@ -10,9 +10,9 @@ from math import inf
 from pdml.accounting import Budget
 from pdml.errors import Equivocation, InvalidInput, JournalError, PDMLError, PeerError, plain
 from pdml.node.crypto.signing import Identity
+from pdml.node.job.activity import Runtime
 from pdml.node.job.participant import TrainingData, check_job
 from pdml.node.job.round_exchange import Exchange
-from pdml.node.job.steps import Runtime
 from pdml.node.protocol.job_offer import Offer, acceptance, check_begin
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import busy, goes_first, no_result, public_message

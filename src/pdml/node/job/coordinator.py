@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
+from pdml.node.job.activity import Ask, Runtime, Steps, Wait, ask_all
 from pdml.node.job.admission import Admission, Member, Work
 from pdml.node.job.round_exchange import Stopped
-from pdml.node.job.steps import Ask, Runtime, Steps, Wait, ask_all
 from pdml.node.protocol.job_offer import Offer, acceptance
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message

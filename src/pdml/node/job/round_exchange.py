@@ -2,7 +2,7 @@
 the offer allows.
 
 What arrives is handed to `Exchange.answer`, from any thread; what is sent and waited for is yielded
-(`steps`). A release needs no answer: the neighbour's next one says that it has come. Who hears
+(`activity`). A release needs no answer: the neighbour's next one says that it has come. Who hears
 nothing for a second says it again as a request. Every request is answered: `OK`, `LATER` (this node
 is not ready; ask again) or `REFUSED` with one sentence. The first two name whom this node waits for
 itself: the one that is gone is named by those, too, who never speak with it. A refused message ends
@@ -16,8 +16,8 @@ from threadpoolctl import ThreadpoolController
 
 from pdml.clock import Clock
 from pdml.errors import Equivocation, PDMLError, PeerError, plain
+from pdml.node.job.activity import Ask, Steps, Wait
 from pdml.node.job.participant import Participant
-from pdml.node.job.steps import Ask, Steps, Wait
 from pdml.node.protocol.redaction import public_message
 from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, RequestKind, read_answer
 

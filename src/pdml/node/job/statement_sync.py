@@ -9,7 +9,7 @@ import msgspec
 
 from pdml.clock import Clock
 from pdml.errors import PeerError, plain
-from pdml.node.job.steps import Ask, Steps, Wait
+from pdml.node.job.activity import Ask, Steps, Wait
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import (
