@@ -46,7 +46,7 @@ store.close()
 """
 _NODE = """
 from pathlib import Path
-from pdml.node.crypto.public_card import Card
+from pdml.node.crypto.signing import Card
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.node.daemon import process
 from pdml.node.job import coordinator, participant

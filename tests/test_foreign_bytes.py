@@ -18,8 +18,7 @@ from pdml.files import read_file
 from pdml.formats import Format, decode
 from pdml.model.model import load_model
 from pdml.node.crypto import tls
-from pdml.node.crypto.public_card import Card
-from pdml.node.crypto.signing import load_secret
+from pdml.node.crypto.signing import Card, load_secret
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.plan_file import SavedPlan
 from pdml.study import Study

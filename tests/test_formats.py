@@ -30,10 +30,10 @@ from pdml.errors import NotDelivered, PDMLError
 from pdml.formats import Format
 from pdml.node.crypto import signing as node_identity
 from pdml.node.crypto.hpke import Sealer, SealingKey
-from pdml.node.crypto.public_card import Card
+from pdml.node.crypto.signing import Card
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
-from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import CONTROL, ControlDatabase
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory

@@ -16,7 +16,7 @@ from pdml.node.protocol.job_terms import JobTerms
 pytest.importorskip("nats")
 pytest.importorskip("cryptography")
 
-from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import Attempt, ControlDatabase, OfferState
 from pdml.node.storage.node_dir import NodeDirectory
 

@@ -11,7 +11,8 @@ import numpy as np
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
-from pdml.node.job.participant import Participant, TrainingData
+from pdml.node.job.participant import Participant
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
 from pdml.numerics.admm import labels

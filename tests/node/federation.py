@@ -27,7 +27,7 @@ from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.daemon import process as node_process
 from pdml.node.daemon import relay_server
-from pdml.node.job import build_statement
+from pdml.node.job import statements
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
@@ -237,7 +237,7 @@ class Federation:
 
     def _plan(self, job):
         with self.journal(self.names[0]) as journal:
-            return build_statement.plan_of(journal.job(job))[0]
+            return statements.plan_of(journal.job(job))[0]
 
     # Processes
 

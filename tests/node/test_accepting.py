@@ -18,7 +18,7 @@ from federation import RUN, Federation, study_of
 from lying import ROUND, Bent, at_work
 
 from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.protocol import job_offer, requests, wire_messages
+from pdml.node.protocol import requests, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
 from pdml.node.storage.control_db import ENDED, Attempt, OfferState
@@ -46,7 +46,7 @@ def offer_of(federation, daemon, job, plan):
         "resume": False,
         **limits,
     }
-    return job_offer.Offer.of(job_terms, **terms)
+    return requests.Offer.of(job_terms, **terms)
 
 
 def ask(daemon, kind, content, whom="alice"):

@@ -25,7 +25,7 @@ from pdml.errors import BudgetExceeded, InvalidInput, JournalError
 from pdml.mechanisms.randomness import Secure
 from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import Participant
-from pdml.node.operator.node_status import read_status
+from pdml.node.operator.status import read_status
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan

@@ -12,8 +12,8 @@ from joined import join, people, spend
 
 from pdml.errors import InvalidInput
 from pdml.node.job.import_data import import_table
-from pdml.node.operator import commands
-from pdml.node.operator.node_status import read_status
+from pdml.node.operator import offers as commands
+from pdml.node.operator.status import read_status
 from pdml.node.storage import control_db
 from pdml.node.storage.control_db import (
     Attempt,

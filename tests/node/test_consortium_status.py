@@ -5,7 +5,7 @@ import pytest
 from consortium import NAMES
 from results import SHORT, Studied
 
-from pdml.node.operator.consortium_status import latest_statements
+from pdml.node.operator.status import latest_statements
 from pdml.node.protocol import signed_statement
 
 

@@ -14,7 +14,7 @@ from joined import join, people
 
 from pdml.node.job.admission import AdmissionRule, Member
 from pdml.node.job.import_data import import_table
-from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan

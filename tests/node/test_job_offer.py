@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from pdml.errors import InvalidInput, PeerError
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
-from pdml.node.protocol import job_offer
-from pdml.node.protocol.job_offer import Offer, acceptance, check_begin
+from pdml.node.protocol import requests
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.requests import Begin
+from pdml.node.protocol.requests import Begin, Offer, acceptance, check_begin
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def test_an_offer_that_its_sender_has_not_signed_is_none(offer, identities):
         read(offer.signed(identities["bob"]), identities, "bob")
     content = msgspec.msgpack.encode({"version": 1, "job": 3})
     with pytest.raises(PeerError, match="alice sent something that is no offer"):
-        read(identities["alice"].sign(job_offer._OFFER + content) + content, identities)
+        read(identities["alice"].sign(requests._OFFER + content) + content, identities)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pdml.errors import PeerError
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.job.import_data import import_table
 from pdml.node.job.participant import Participant
-from pdml.node.operator.consortium_status import read_consortium_status
+from pdml.node.operator.status import read_consortium_status
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.schema import toml_edit

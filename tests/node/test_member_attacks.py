@@ -21,9 +21,9 @@ from lying import LIES, Liar, TwoFaced, at_work
 
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.nats_transport import most_payload, token
-from pdml.node.job import build_statement
+from pdml.node.job import statements
 from pdml.node.job.import_data import import_frozen
-from pdml.node.protocol import job_offer, requests
+from pdml.node.protocol import requests
 from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
 from pdml.node.storage.control_db import ENDED
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
@@ -57,9 +57,9 @@ def test_who_breaks_the_protocol_is_named_by_all_and_the_job_goes_on_without_lie
 
 def test_a_thousand_million_records_are_told_by_nobody(federation, monkeypatch):
     """They would make carol's own account look cheap."""
-    honest = build_statement.build
+    honest = statements.build
     monkeypatch.setattr(
-        build_statement,
+        statements,
         "build",
         lambda *given: msgspec.structs.replace(honest(*given), records=10**9),
     )
@@ -215,7 +215,7 @@ def offer_of(federation, carol, **changes):
         "start_timeout": 5.0,
         "round_timeout": 5.0,
     }
-    return msgspec.structs.replace(job_offer.Offer.of(contract, **terms), **changes)
+    return msgspec.structs.replace(requests.Offer.of(contract, **terms), **changes)
 
 
 def asked(carol, kind, content, whom="alice"):
@@ -255,7 +255,7 @@ def test_nobody_begins_what_somebody_has_not_accepted(federation):
     """
     with at_work(federation) as carol:
         offer = offer_of(federation, carol, job="hasty")
-        mine = job_offer.acceptance(offer, "carol", carol.member.identity)
+        mine = requests.acceptance(offer, "carol", carol.member.identity)
         alices = asked(carol, RequestKind.OFFER, offer.signed(carol.member.identity)).messages[0]
         for bobs in (b"", mine, alices, bytes(64)):
             begin = requests.Begin(

@@ -21,9 +21,9 @@ from pdml.node.daemon.process import MetricsServer
 from pdml.node.job import training_data
 from pdml.node.job.admission import AdmissionRule, Member
 from pdml.node.job.import_data import import_table
-from pdml.node.operator.node_status import NodeStatus, read_status
-from pdml.node.protocol.job_offer import Offer
+from pdml.node.operator.status import NodeStatus, read_status
 from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import CONTROL, ControlDatabase
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory

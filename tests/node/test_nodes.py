@@ -35,11 +35,11 @@ from pdml.errors import InvalidInput, PDMLError
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.job.coordinator import Coordinator
-from pdml.node.protocol.job_offer import Offer
 from pdml.node.protocol.requests import (
     LATER,
     REFUSED,
     Answer,
+    Offer,
     Postpone,
     RequestKind,
     read_answer,

@@ -17,8 +17,8 @@ from joined import STUDY, join, people
 from pdml.accounting import Ledger
 from pdml.errors import InvalidInput, PeerError
 from pdml.node.job.import_data import import_table
-from pdml.node.protocol.job_offer import Offer
-from pdml.node.protocol.offer_terms import read_terms
+from pdml.node.operator.offers import read_terms
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import Attempt, OfferState
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pdml.accounting import Ledger
 from pdml.errors import Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure
-from pdml.node.job import build_statement
+from pdml.node.job import statements
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.protocol.signed_statement import digest_of, open_statement
 
@@ -347,7 +347,7 @@ def test_a_job_that_is_not_in_the_journal_is_not_told_of(ended):
     other = replace(ended.contract, job="job-9")
     held, journal = ended.party("alice").training_data, ended.journals["alice"]
     with pytest.raises(JournalError, match="job job-9 is not in the journal of alice"):
-        build_statement.build(other, "alice", held, journal, alias="a")
+        statements.build(other, "alice", held, journal, alias="a")
     began = replace(journal.job("job-1"), plan="")  # as of a released evaluation
     with pytest.raises(JournalError, match="job job-1 has no plan"):
-        build_statement.plan_of(began)
+        statements.plan_of(began)

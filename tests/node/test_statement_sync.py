@@ -7,7 +7,7 @@ from simulated import SimulatedClock
 
 from pdml.errors import PeerError
 from pdml.node.job.activity import drive
-from pdml.node.job.statement_sync import CHUNK, fetch_statements, nothing_yet, piece
+from pdml.node.job.statements import CHUNK, fetch_statements, nothing_yet, piece
 from pdml.node.protocol.requests import LATER, OK, Answer, Fetch
 
 LIMIT = 60.0

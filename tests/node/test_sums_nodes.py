@@ -25,8 +25,7 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
 from pdml.model.model import load_model
 from pdml.node.job import sums_participant
-from pdml.node.operator.consortium_status import read_consortium_status
-from pdml.node.operator.node_status import read_status
+from pdml.node.operator.status import read_consortium_status, read_status
 from pdml.node.protocol.requests import RequestKind
 from pdml.node.storage.control_db import ENDED
 from pdml.node.storage.journal import Journal

@@ -37,7 +37,7 @@ from pdml.encoding.maps import Fourier, Products, Squares
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context, Sealer, SealingKey
 from pdml.node.protocol import equivocation, wire_messages
-from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage import control_db
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.numerics.interval import Range

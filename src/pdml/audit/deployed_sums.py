@@ -32,7 +32,8 @@ from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Secure
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
-from pdml.node.job.participant import Participant, TrainingData
+from pdml.node.job.participant import Participant
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal

@@ -18,7 +18,8 @@ from pdml.accounting.events import Event, IterateReleased
 from pdml.audit.victim import Victim, deploy
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.crypto.signing import Identity
-from pdml.node.job.participant import Participant, TrainingData
+from pdml.node.job.participant import Participant
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal

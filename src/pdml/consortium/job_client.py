@@ -14,11 +14,11 @@ from pdml import _validate
 from pdml.consortium.result_folder import DrawPage, SignedResult, assemble, write_result
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.model.model import Model
-from pdml.node.job import build_statement, sums_participant
-from pdml.node.job.participant import TrainingData
+from pdml.node.job import statements, sums_participant
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol import equivocation
-from pdml.node.protocol.job_offer import LONGEST_START
 from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.protocol.requests import LONGEST_START
 from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
 from pdml.node.storage.journal import JobState, Journal
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
@@ -323,7 +323,7 @@ def _statements(home: NodeDirectory, job: str) -> tuple[Study, JobTerms, dict[st
                 else f"stands at round {entry.round} and is not finished"
             )
             raise InvalidInput(f"job {job!r} {where} at {home.name}: there is no result yet")
-        plan, under = build_statement.plan_of(entry)
+        plan, under = statements.plan_of(entry)
         study = home.revision(under)
         contract = JobTerms.for_study(study, plan, job)
         return study, contract, journal.statements(job), entry.dataset

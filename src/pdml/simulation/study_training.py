@@ -21,7 +21,7 @@ from pdml.mechanisms.randomness import source_named
 from pdml.model.history import History
 from pdml.model.model import Model
 from pdml.node.job import training_data
-from pdml.node.job.participant import TrainingData
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm import labels
 from pdml.planning.training_plan import TrainingPlan

@@ -8,8 +8,7 @@ from pdml.accounting import Budget
 from pdml.accounting.provenance import note
 from pdml.cli.render import console
 from pdml.formatting import numbers
-from pdml.node.operator.consortium_status import ConsortiumStatus, DatasetSpending
-from pdml.node.operator.node_status import NodeStatus
+from pdml.node.operator.status import ConsortiumStatus, DatasetSpending, NodeStatus
 from pdml.node.protocol.redaction import no_result
 from pdml.node.storage.control_db import ENDED, Attempt
 

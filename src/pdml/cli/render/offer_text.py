@@ -4,7 +4,7 @@ from math import isinf
 
 from pdml.cli.render import console
 from pdml.formatting import numbers
-from pdml.node.protocol.offer_terms import Cost, OfferTerms
+from pdml.node.operator.offers import Cost, OfferTerms
 
 
 def show(terms: OfferTerms) -> None:

@@ -1,23 +1,34 @@
-"""Who a node is: one Ed25519 key, kept in one file of mode 0600.
+"""Who a node is: one Ed25519 key, kept in one file of mode 0600; and its public card, a small text
+file with the public keys, signed by itself, for whoever keeps the study.
 
 It signs messages, logs in to the relay (as an NKey, which is the same key in another spelling), and
 seals what must not be read at rest. It is made where it is used; only its public half travels.
 """
 
 import base64
+import binascii
+import hashlib
 import hmac
 import os
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pdml.errors import DataError, InvalidInput, PeerError
-from pdml.files import write_private
+from pdml.files import atomic_write, read_file, write_private
+from pdml.formats import Format, decode
 from pdml.ownership import open_ours
+from pdml.study import ServerEntry
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+FORMAT = Format(name="card", version=1)
+_CARD = b"pdml node card 1\0"
+_MOST_CARD = 1 << 14  # bytes of a card
 _SEALING = b"pdml journal 1"
 _NAMING = b"pdml alias 1"
 _LONGEST = 4096  # bytes of a key's file
@@ -147,18 +158,8 @@ def nkey(public: str) -> str:
     sum.
     """
     body = bytes([_USER]) + bytes.fromhex(public)
-    return base64.b32encode(body + _crc16(body).to_bytes(2, "little")).decode().rstrip("=")
-
-
-def _crc16(data: bytes) -> int:
-    """CRC-16/XMODEM, which NKeys end with."""
-    crc = 0
-    for byte in data:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = (crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1
-            crc &= 0xFFFF
-    return crc
+    check = binascii.crc_hqx(body, 0).to_bytes(2, "little")  # CRC-16/XMODEM
+    return base64.b32encode(body + check).decode().rstrip("=")
 
 
 def create_secret(path: Path, size: int) -> bytes:
@@ -194,3 +195,63 @@ def load_secret(path: Path, size: int) -> bytes:
             "another file"
         )
     return secret
+
+
+class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Public halves only. The signature shows that whoever made the card has the signing key."""
+
+    name: str
+    signing_key: str
+    sealing_key: str
+    signature: str = ""
+
+    @classmethod
+    def of(cls, name: str, identity: Identity, sealing_key: str) -> "Card":
+        card = cls(name=name, signing_key=identity.public, sealing_key=sealing_key)
+        return msgspec.structs.replace(card, signature=identity.sign(card._signable()).hex())
+
+    @classmethod
+    def load(cls, path: Path) -> "Card":
+        """Read and check a card."""
+        table: dict[str, object] = {}
+        try:
+            table = decode(read_file(path, _MOST_CARD).decode(), by=tomllib.loads)
+            card = msgspec.convert(table, cls)
+            signature = bytes.fromhex(card.signature)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+            ) from None
+        except ValueError as error:  # no UTF-8, no TOML, not these fields
+            why = FORMAT.refusal_of(msgspec.json.encode(table), f"the card {path}")
+            raise InvalidInput(why or f"{path} is no card of `pdml node init`: {error}") from None
+        if not verify_signature(card.signing_key, card._signable(), signature):
+            raise InvalidInput(
+                f"the card {path} is not signed by its own key: it was changed on the way"
+            )
+        return card
+
+    def save(self, path: Path) -> None:
+        atomic_write(path, self.text())
+
+    def text(self) -> str:
+        lines = "".join(
+            f'{key} = "{value}"\n' for key, value in msgspec.structs.asdict(self).items()
+        )
+        return (
+            "# The public card of a node: nothing in it is secret. Fingerprint "
+            f"{self.fingerprint}\n{lines}"
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """What two people compare on the telephone."""
+        digest = hashlib.sha256(self._signable()).hexdigest()
+        return "-".join(digest[i : i + 4] for i in range(0, 24, 4))
+
+    def entry(self, url: str = "") -> ServerEntry:
+        """As the study pins it."""
+        return ServerEntry(self.name, url, self.signing_key, self.sealing_key)
+
+    def _signable(self) -> bytes:
+        return _CARD + msgspec.msgpack.encode((self.name, self.signing_key, self.sealing_key))

@@ -14,7 +14,7 @@ from pdml.node.job.activity import Runtime, Steps, Tasks, ThreadTasks, Transport
 from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
 from pdml.node.job.coordinator import Coordinator, tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
-from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import (
     ENDED,
     Attempt,

@@ -19,8 +19,7 @@ from pdml.errors import InvalidInput, PDMLError, plain
 from pdml.node.crypto.hpke import Context
 from pdml.node.job.admission import Admission, Member, Work
 from pdml.node.job.equivocation_reporter import EquivocationReporter
-from pdml.node.job.statement_sync import nothing_yet, piece
-from pdml.node.protocol.job_offer import Offer
+from pdml.node.job.statements import nothing_yet, piece
 from pdml.node.protocol.redaction import public_message
 from pdml.node.protocol.requests import (
     LATER,
@@ -29,6 +28,7 @@ from pdml.node.protocol.requests import (
     Answer,
     Begin,
     Fetch,
+    Offer,
     Postpone,
     Progress,
     Proof,

@@ -11,14 +11,15 @@ from threadpoolctl import threadpool_limits
 from pdml._threads import single_thread
 from pdml.errors import Equivocation, JournalError, PDMLError
 from pdml.mechanisms.randomness import Source
-from pdml.node.job import build_statement
+from pdml.node.job import statements
 from pdml.node.job.activity import Runtime, Steps
 from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
 from pdml.node.job.coordinator import tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
-from pdml.node.job.participant import Participant, TrainingData
+from pdml.node.job.participant import Participant
 from pdml.node.job.round_exchange import Exchange, Stopped
-from pdml.node.job.statement_sync import fetch_statements
+from pdml.node.job.statements import fetch_statements
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message
 from pdml.node.storage.control_db import OfferState, ProgressReport
@@ -175,6 +176,6 @@ class LocalModels:
         if job.state != JobState.FINISHED or self._directory.local_model_path(job.job).exists():
             return False
         try:
-            return build_statement.plan_of(job)[0].method == "sums"
+            return statements.plan_of(job)[0].method == "sums"
         except JournalError:  # a released evaluation is a job without a plan
             return False

@@ -32,7 +32,7 @@ from pdml.node.crypto.hpke import OVERHEAD, Context, Sealer, UnknownSession
 from pdml.node.crypto.signing import Identity
 from pdml.node.crypto.tls import RelayContext
 from pdml.node.job.activity import ConnectionChanged, Handle
-from pdml.node.job.statement_sync import CHUNK
+from pdml.node.job.statements import CHUNK
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.node_dir import NodeDirectory

@@ -18,7 +18,7 @@ from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.daemon.job_runner import WriteLocalModel
 from pdml.node.daemon.nats_transport import NatsTransport
-from pdml.node.operator.node_status import NodeStatus, read_status
+from pdml.node.operator.status import NodeStatus, read_status
 from pdml.node.storage.node_dir import NodeDirectory
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -11,12 +11,21 @@ from pdml.accounting import Budget
 from pdml.errors import Equivocation, InvalidInput, JournalError, PDMLError, PeerError, plain
 from pdml.node.crypto.signing import Identity
 from pdml.node.job.activity import Runtime
-from pdml.node.job.participant import TrainingData, check_job
+from pdml.node.job.participant import check_job
 from pdml.node.job.round_exchange import Exchange
-from pdml.node.protocol.job_offer import Offer, acceptance, check_begin
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import busy, goes_first, no_result, public_message
-from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, Begin
+from pdml.node.protocol.requests import (
+    LATER,
+    OK,
+    REFUSED,
+    Answer,
+    Begin,
+    Offer,
+    acceptance,
+    check_begin,
+)
 from pdml.node.storage.control_db import ENDED, Attempt, ControlDatabase, OfferState, digest_of
 from pdml.node.storage.journal import JobState, Journal
 from pdml.node.storage.node_dir import Config, NodeDirectory, OfferRule

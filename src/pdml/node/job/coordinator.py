@@ -13,7 +13,6 @@ from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node.job.activity import Ask, Runtime, Steps, Wait, ask_all
 from pdml.node.job.admission import Admission, Member, Work
 from pdml.node.job.round_exchange import Stopped
-from pdml.node.protocol.job_offer import Offer, acceptance
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message
 from pdml.node.protocol.requests import (
@@ -21,10 +20,12 @@ from pdml.node.protocol.requests import (
     OK,
     REFUSED,
     Begin,
+    Offer,
     Postpone,
     Progress,
     RequestKind,
     Stop,
+    acceptance,
     read_answer,
     read_request,
 )

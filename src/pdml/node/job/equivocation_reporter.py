@@ -12,7 +12,7 @@ from pdml.errors import Equivocation, InvalidInput, PDMLError, PeerError, plain
 from pdml.files import write_private
 from pdml.node.job.activity import Runtime, Steps, ask_all
 from pdml.node.job.admission import Member
-from pdml.node.job.statement_sync import fetch, is_cut_short, piece
+from pdml.node.job.statements import fetch, is_cut_short, piece
 from pdml.node.protocol import equivocation, signed_statement
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, Proof, RequestKind, read_answer

@@ -16,7 +16,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node.job import training_data
-from pdml.node.job.participant import TrainingData
+from pdml.node.job.training_data import TrainingData
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import frozen_dataset, table_columns
 from pdml.tables import Table, quote_names
@@ -29,7 +29,7 @@ def import_frozen(
 
     Parameters
     ----------
-    home : Home
+    home : NodeDirectory
         The node's folder, which is in a study.
     folder : Path
         As `pdml.collector.collection.Collection.export` wrote it.
@@ -77,7 +77,7 @@ def import_table(
 
     Parameters
     ----------
-    home : Home
+    home : NodeDirectory
         The node's folder, which is in a study.
     table : Table
         One row for each person, `pdml.tables.read_table("people.csv")`.

@@ -14,26 +14,25 @@ The exchange calls, in any order and from one thread at a time:
 """
 
 import secrets
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
-from pdml.accounting.provenance import UNSAID
+from pdml.accounting.events import IterateReleased, SumsReleased
 from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
 from pdml.node.crypto.signing import Identity
-from pdml.node.job import build_statement
+from pdml.node.job import statements
 from pdml.node.job.sums_participant import SumsNode
+from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import JobState, Journal
 from pdml.numerics.admm import steps
-from pdml.training.server import Node, Server, compiles
+from pdml.training.server import Node, compiles
 from pdml.training.sums_release import check_sums
 
 
@@ -46,20 +45,6 @@ class Machine(Protocol):
     def step(self, state: Any, messages: list[Any]) -> tuple[Any, NDArray[Any]]: ...
 
     def replay(self, state: Any, messages: list[Any], released: NDArray[Any]) -> Any: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingData:
-    """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
-
-    server: Server
-    dataset: str
-    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
-    apart_from: Set[str] | None = None  # data sets that nobody of this one is in, by the operator
-
-    def flip(self) -> LabelFlipped:
-        """The event that the labels went through before this node had them, or when it did."""
-        return self.server.spec.flip(self.randomised_by)
 
 
 class Participant:
@@ -126,7 +111,7 @@ class Participant:
                 dataset=self.training_data.dataset,
                 source=source,
                 sealed=self._identity.seal(inner, purpose),
-                plan=build_statement.study_and_plan(terms),
+                plan=statements.study_and_plan(terms),
             )
             return node, node.start()
         stored = (entry.terms, entry.server, entry.dataset)
@@ -383,7 +368,7 @@ class Participant:
             raise InvalidInput(f"{self.name} is in round {self.round} and cannot tell all: {lacks}")
         job, journal = self.terms.job, self._journal
         if self.name not in journal.statements(job):
-            draft = build_statement.build(
+            draft = statements.build(
                 self.terms, self.name, self.training_data, journal, self._dataset
             )
             journal.store_statement(job, self.name, signed_statement.sign(draft, self._identity))
@@ -470,7 +455,7 @@ def check_budget(
             else (f"{terms.plan.rounds} rounds exceed", f": {last}")
         )
         raise BudgetExceeded(f"{what} {name}'s budget for this data set{earlier}{why}")
-    build_statement.check(terms, name, training_data.dataset, journal)
+    statements.check(terms, name, training_data.dataset, journal)
 
 
 def _check_fit(

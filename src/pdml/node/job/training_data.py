@@ -1,19 +1,35 @@
 """From a frozen data set to what a node trains on."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Matrix
+from pdml.accounting.events import LabelFlipped
+from pdml.accounting.provenance import UNSAID
 from pdml.errors import DataError
-from pdml.node.job.participant import TrainingData
 from pdml.numerics.admm import labels, rows
 from pdml.study import Study
 from pdml.study.frozen_dataset import FrozenData
 from pdml.training.server import Server
 
 _MILLION = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
+
+    server: Server
+    dataset: str
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+    apart_from: Set[str] | None = None  # data sets that nobody of this one is in, by the operator
+
+    def flip(self) -> LabelFlipped:
+        """The event that the labels went through before this node had them, or when it did."""
+        return self.server.spec.flip(self.randomised_by)
 
 
 def load_training_data(

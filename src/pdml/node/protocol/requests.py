@@ -1,12 +1,23 @@
-"""What members ask each other: the kinds of requests, what stands in them, and their answers."""
+"""What members ask of each other beside the rounds: the kinds of requests, what stands in them,
+their answers, and the offer of a job.
 
+Each node makes the terms from its own study file: the offer's digest must be that of the same
+terms. A job begins once every member has signed that it accepts.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from pdml.errors import PeerError
-from pdml.formats import decode
+from pdml.errors import InvalidInput, PeerError
+from pdml.formats import Format, decode
+from pdml.node.crypto.signing import Identity, verify_signature
+from pdml.node.protocol.job_terms import JobTerms
+from pdml.node.protocol.redaction import public_terms
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
 
 T = TypeVar("T")
 
@@ -104,3 +115,110 @@ def read_request(data: bytes, kind: type[T], sender: str) -> T:
     except msgspec.DecodeError:
         raise PeerError(f"{sender} sent something that cannot be read") from None
     return request
+
+
+LONGEST_START = 3_600.0  # seconds: a node that has accepted an offer does no other job until then
+LONGEST_ROUND = 86_400.0
+FORMAT = Format(name="offer", version=1)
+_OFFER, _ACCEPTANCE = b"pdml job offer 1\0", b"pdml job acceptance 1\0"
+_SIGNATURE = 64  # bytes
+_TOKEN = 32  # hexadecimal digits of an attempt's name
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a member proposes. ``attempt`` is drawn anew each time, so that nothing said about one
+    counts for another.
+    """
+
+    version: int = FORMAT.version
+    attempt: str
+    job: str
+    study: str  # its hash
+    terms: str  # the digest of its `JobTerms`
+    plan: dict[str, Any]
+    offerer: str
+    resume: bool
+    start_timeout: float
+    round_timeout: float
+
+    @classmethod
+    def of(cls, terms: JobTerms, **options: Any) -> "Offer":
+        return cls(
+            job=terms.job,
+            study=terms.study,
+            terms=terms.digest,
+            plan=terms.plan.to_dict(),
+            **options,
+        )
+
+    @classmethod
+    def read(cls, data: bytes, sender: str, key: str) -> "Offer":
+        """An offer of ``sender``, whose public key is ``key``."""
+        signature, content = data[:_SIGNATURE], data[_SIGNATURE:]
+        newer = FORMAT.refusal_of(content, f"{sender} sent an offer that", msgspec.msgpack.decode)
+        if newer:
+            raise PeerError(newer)
+        if not verify_signature(key, _OFFER + content, signature):
+            raise PeerError(f"{sender} sent an offer that it has not signed")
+        try:
+            offer: Offer = decode(content, cls, msgspec.msgpack.decode)
+        except msgspec.DecodeError as error:
+            raise PeerError(f"{sender} sent something that is no offer: {error}") from None
+        if offer.offerer != sender:
+            raise PeerError(f"{sender} signed an offer in the name of {offer.offerer!r}")
+        start, answer = offer.start_timeout, offer.round_timeout
+        if not (1 <= start <= LONGEST_START and 1 <= answer <= LONGEST_ROUND):
+            raise PeerError(
+                f"{sender} offers a job with waits of {start:g} s for its start and {answer:g} s "
+                f"for an answer: they must lie in [1, {LONGEST_START:g}] and "
+                f"[1, {LONGEST_ROUND:g}]"
+            )
+        if len(offer.attempt) != _TOKEN:
+            raise PeerError(f"{sender} offers a job without a name of {_TOKEN} digits for its try")
+        return offer
+
+    def signed(self, identity: Identity) -> bytes:
+        """As it travels: 64 bytes of signature, then the terms."""
+        content = msgspec.msgpack.encode(self)
+        return identity.sign(_OFFER + content) + content
+
+    def make_job_terms(self, study: Study) -> JobTerms:
+        """The terms under this node's own study, or a refusal."""
+        if study.hash != self.study:
+            hashes = f"{self.study[:12]}..., this node has {study.hash[:12]}..."
+            raise InvalidInput(
+                f"the job is for the study {hashes}: the studies differ"
+            ).mark_public()
+        with public_terms():
+            plan = TrainingPlan.from_dict(dict(self.plan))
+        terms = JobTerms.for_study(study, plan, self.job)
+        if terms.digest != self.terms:
+            what = f"{self.offerer}'s offer of job {self.job}"
+            raise InvalidInput(
+                f"{what} does not make the same terms under this study"
+            ).mark_public()
+        return terms
+
+
+def acceptance(offer: Offer, name: str, identity: Identity) -> bytes:
+    """The signature with which ``name`` takes part."""
+    return identity.sign(_accepting(offer, name))
+
+
+def check_begin(begin: Begin, offer: Offer, study: Study) -> None:
+    """Nobody begins before everybody has accepted: not on the offerer's word alone."""
+    keys: Mapping[str, str] = study.signing_keys
+    for server in study.servers:
+        if not verify_signature(
+            keys.get(server.name, ""),
+            _accepting(offer, server.name),
+            begin.accepted.get(server.name, b""),
+        ):
+            raise PeerError(
+                f"{offer.offerer} wants to begin job {offer.job}, which {server.name} has "
+                "not accepted"
+            )
+
+
+def _accepting(offer: Offer, name: str) -> bytes:
+    return _ACCEPTANCE + msgspec.msgpack.encode((offer.attempt, offer.terms, name))

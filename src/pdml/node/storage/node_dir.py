@@ -26,10 +26,9 @@ from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import read_file, write_private
 from pdml.formats import Format, decode
 from pdml.node.crypto.hpke import SealingKey
-from pdml.node.crypto.public_card import Card
-from pdml.node.crypto.signing import Identity, create_secret
+from pdml.node.crypto.signing import Card, Identity, create_secret
 from pdml.node.job import training_data
-from pdml.node.job.participant import TrainingData
+from pdml.node.job.training_data import TrainingData
 from pdml.node.storage.journal import Journal
 from pdml.ownership import check_ours
 from pdml.study import Study, frozen_dataset
@@ -184,7 +183,9 @@ class NodeDirectory:
 
     def _make_keys(self) -> None:
         card = Card.of(
-            self.name, Identity.create(self.path(SIGNING)), SealingKey.create(self.path(SEALING))
+            self.name,
+            Identity.create(self.path(SIGNING)),
+            SealingKey.create(self.path(SEALING)).public,
         )
         card.save(self.path(f"{self.name}.card"))
 
@@ -233,7 +234,7 @@ class NodeDirectory:
         return shared_secrets
 
     def card(self) -> Card:
-        return Card.of(self.name, self.identity(), self.sealing())
+        return Card.of(self.name, self.identity(), self.sealing().public)
 
     # The study
 

@@ -111,7 +111,7 @@ def add_server(
     Example, after alice has lost its keys:
       pdml study add-server study.toml alice.card --revision
     """
-    from pdml.node.crypto.public_card import Card
+    from pdml.node.crypto.signing import Card
     from pdml.study.schema import toml_edit
 
     if url and len(cards) > 1:

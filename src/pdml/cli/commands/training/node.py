@@ -12,7 +12,7 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.node.job.participant import TrainingData
+    from pdml.node.job.training_data import TrainingData
     from pdml.node.storage.node_dir import NodeDirectory
 
 node = group(
@@ -233,8 +233,7 @@ def status(
       pdml node status alice --study
     """
     from pdml.cli.render import node_status_tables
-    from pdml.node.operator.consortium_status import read_consortium_status
-    from pdml.node.operator.node_status import read_status
+    from pdml.node.operator.status import read_consortium_status, read_status
 
     if study:
         members = read_consortium_status(_home(folder))
@@ -283,15 +282,15 @@ def offers(
       pdml node offers alice first
     """
     from pdml.cli.render import node_status_tables, offer_text
-    from pdml.node.operator import commands
-    from pdml.node.protocol.offer_terms import read_terms
+    from pdml.node.operator import offers as offer_commands
+    from pdml.node.operator.offers import read_terms
 
     home = _home(folder)
     if offer:
-        terms = read_terms(home, commands.find(home, offer))
+        terms = read_terms(home, offer_commands.find(home, offer))
         console.print_result(as_json, terms.to_dict(), lambda: offer_text.show(terms))
         return
-    attempts = commands.offers(home)
+    attempts = offer_commands.offers(home)
     summary = {"offers": [attempt.to_dict() for attempt in attempts]}
     listed = [*map(node_status_tables.format_offer, attempts)]
     console.print_answer(as_json, summary, *(listed or ["No job was offered yet."]))
@@ -314,11 +313,11 @@ def accept(
       pdml node accept alice 3f2a91c04b7e05d1 --yes
     """
     from pdml.cli.render import offer_text
-    from pdml.node.operator import commands
-    from pdml.node.protocol.offer_terms import read_terms
+    from pdml.node.operator import offers as offer_commands
+    from pdml.node.operator.offers import read_terms
 
     home = _home(folder)
-    terms = read_terms(home, commands.find(home, offer))
+    terms = read_terms(home, offer_commands.find(home, offer))
     job, who, digest = terms.job_terms.job, terms.offer.offerer, terms.digest
     if not yes and (as_json or not sys.stdin.isatty()):
         raise InvalidInput(
@@ -331,7 +330,7 @@ def accept(
     if not yes and not console.confirm(f"Accept {who}'s offer of job {job} on these terms?"):
         console.print_answer(False, {}, f"job {job} is not accepted, and its offer waits on")
         raise typer.Exit(1)
-    commands.accept(home, digest)
+    offer_commands.accept(home, digest)
     summary = terms.to_dict() | {"state": "accepted"}
     console.print_answer(
         as_json, summary, f"{who}'s offer of job {job} is accepted, digest {digest}"
@@ -351,9 +350,9 @@ def refuse(
     Example:
       pdml node refuse alice first --why "not before Monday"
     """
-    from pdml.node.operator import commands
+    from pdml.node.operator import offers as offer_commands
 
-    attempt = commands.refuse(_home(folder), offer, why)
+    attempt = offer_commands.refuse(_home(folder), offer, why)
     console.print_answer(
         as_json,
         attempt.to_dict() | {"state": "refused"},
@@ -371,9 +370,9 @@ def stop(folder: NodeFolder, as_json: Json = False) -> None:
     Example:
       pdml node stop alice
     """
-    from pdml.node.operator import commands
+    from pdml.node.operator import offers as offer_commands
 
-    job = commands.stop(_home(folder))
+    job = offer_commands.stop(_home(folder))
     console.print_answer(
         as_json,
         {"job": job, "stopping": True},
