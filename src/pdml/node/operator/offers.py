@@ -99,7 +99,7 @@ def accept(home: NodeDirectory, offer: str) -> Attempt:
         The node's folder.
     offer : str
         As `find` takes it; the whole digest of the terms that were read
-        (`pdml.node.protocol.offer_terms.read_terms`) accepts exactly these.
+        (`read_terms`) accepts exactly these.
 
     Returns
     -------
