@@ -18,19 +18,19 @@ from pdml.errors import BudgetExceeded
 def test_a_budget_names_against_whom_it_holds(colluding, whom):
     from types import SimpleNamespace
 
-    from pdml.cli.render import budget_text
+    from pdml.cli.render import study_tables
 
     budget = Budget(features_epsilon=2.0, labels_epsilon=0.5, colluding=colluding)
     assert budget.whom == whom
     study = SimpleNamespace(budget=budget, menu=(1.0, 2.0))
-    for sentence in budget_text.budget_sentences(study):
+    for sentence in study_tables.budget_sentences(study):
         assert sentence.lower().startswith(f"{whom} learn")
         assert colluding is None or "all other servers" not in sentence.lower()
 
 
 @pytest.mark.parametrize("colluding", [None, 1, 3])
 def test_refusals_and_states_name_them_too(colluding):
-    from pdml.cli.render.node_status_tables import _next
+    from pdml.cli.render.node_tables import _next
 
     budget = Budget(features_epsilon=0.1, colluding=colluding)
     sent = SumsReleased(
@@ -53,7 +53,7 @@ def test_refusals_and_states_name_them_too(colluding):
 
 
 def test_one_vector_is_no_vectors():
-    from pdml.cli.render.node_status_tables import _released
+    from pdml.cli.render.node_tables import _released
 
     assert [_released(n) for n in (0, 1, 30)] == [
         "0 vectors released",

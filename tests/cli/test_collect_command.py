@@ -14,7 +14,7 @@ from example_study import STUDY
 from reporting import make_report
 from running import run
 
-from pdml.cli.commands.people.collect import collect
+from pdml.cli.commands.collect import collect
 from pdml.collector.intake.report_rules import Rules, collection_id
 from pdml.collector.storage.records import Entry
 from pdml.collector.storage.sqlite import SqliteStore

@@ -16,8 +16,8 @@ import pytest
 from running import PDML, run
 
 from pdml import PDMLClassifier, TrainingPlan, load_model
-from pdml.cli.commands.training.train_study import train_study
-from pdml.cli.commands.training.train_table import train_table
+from pdml.cli.commands.train_study import train_study
+from pdml.cli.commands.train_table import train_table
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.input_encoding import InputEncoding
 from pdml.simulation.simulation import Simulation

@@ -14,7 +14,7 @@ pytest.importorskip("cryptography")
 
 from joined import join, people
 
-from pdml.cli.render import node_status_tables
+from pdml.cli.render import node_tables
 from pdml.errors import PeerError
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.job.import_data import import_table
@@ -122,7 +122,7 @@ def test_with_the_operators_word_it_is_taken_and_everybody_sees_it(
     assert pair.releases("bob") == [(3, False)]
     found = read_consortium_status(pair.homes["bob"])
     assert found.to_dict()["several_data_sets"] == {"alice": 3}
-    node_status_tables.show_members(found)
+    node_tables.show_members(found)
     shown = " ".join(capsys.readouterr().out.split())
     assert "alice has begun anew with new keys: of 2 data sets it has released" in shown
     assert "3 vectors together. Each has a budget of its own, on the word of its operator" in shown

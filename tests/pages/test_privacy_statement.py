@@ -22,7 +22,7 @@ from jsonschema import Draft7Validator
 from markupsafe import escape
 
 from pdml import Budget, TrainingPlan, train_study
-from pdml.cli.render import budget_text
+from pdml.cli.render import study_tables
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import DataError, InvalidInput, NotVerified
 from pdml.formatting import numbers
@@ -594,7 +594,7 @@ def test_a_budget_says_how_sure_it_lets_them_be_as_study_show_does():
     budget = Budget(features_epsilon=1.0, features_delta=1e-6)
     told = said_in(statement(planned(None, budget=budget)).markdown)[MUCH]
     assert "at most 84.5% sure after, but for a chance of 2 × 10⁻⁶ (twice δ)" in told
-    shown = budget_text.features(planned(None, budget=budget))
+    shown = study_tables.features_sentence(planned(None, budget=budget))
     assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in shown
 
 

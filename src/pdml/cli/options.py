@@ -1,14 +1,22 @@
 """Options in one line each, and those that several commands share."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml._types import IntArray, Matrix
+    from pdml.numerics.admm.graph import Graph
+    from pdml.planning.sizes import Sizes
 
 
 def option(
@@ -125,3 +133,111 @@ Out = Annotated[Path, _written("Folder to write to.", "DIR")]
 ModelName = Annotated[Path, _written("The model's name in it.", "FILE")]
 ReportName = Annotated[Path, _written("The report's name in it.", "FILE")]
 ForceAll = Annotated[bool, flag("--force", "Overwrite existing files.", FILES)]
+
+
+class Grouped(TyperCommand):
+    """A command whose help shows the panels of its options as headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments, then every panel in the order of its first option."""
+        rows = [
+            (_panel(param), record)
+            for param in self.get_params(ctx)
+            if (record := param.get_help_record(ctx)) is not None
+        ]
+        order = list(dict.fromkeys(["Arguments", *(panel for panel, _ in rows)]))
+        rows.sort(key=lambda entry: order.index(entry[0]))
+        for panel, entries in groupby(rows, key=lambda entry: entry[0]):
+            with formatter.section(panel):
+                formatter.write_dl([record for _, record in entries])
+
+
+def _panel(param: Any) -> str:
+    if isinstance(param, TyperArgument):
+        return "Arguments"
+    return getattr(param, "rich_help_panel", None) or "Options"
+
+
+@dataclass(frozen=True)
+class ConsortiumSetup:
+    """What options say, checked."""
+
+    graph: "Graph"
+    sizes: "Sizes"
+    public: "tuple[Matrix, IntArray] | None"
+
+
+def read_consortium(
+    *,
+    records: str,
+    servers: int,
+    features: int,
+    epsilon: float,
+    norm_bound: float,
+    topology: str,
+    links: int | None,
+    seed: int,
+    like: Path | None,
+    label: str,
+    classes: int = 2,
+) -> ConsortiumSetup:
+    """The public records say how many features and classes there are, and, unless ``records`` does,
+    how many records: three quarters, as one quarter is held out.
+    """
+    from pdml.mechanisms.randomness import TOPOLOGY, Simulated
+    from pdml.numerics.admm.graph import build
+    from pdml.planning.sizes import Sizes
+
+    graph = build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
+    public, width, default_records = None, features + 1, ""
+    need_label(like, label)
+    if like is not None:
+        from pdml.simulation.table_records import public_records
+
+        *arrays, classes = public_records(like, label, norm_bound=norm_bound)
+        public, width = (arrays[0], arrays[1]), int(arrays[0].shape[1])
+        default_records = str(max(1, (len(arrays[1]) - len(arrays[1]) // 4) // servers))
+    if width < 2:
+        raise InvalidInput(
+            f"--features must be the number of columns after encoding, at least 1, got {features}"
+        )
+    if features and features + 1 != width:
+        raise InvalidInput(
+            f"--features must be {width - 1}, as many as --like has after encoding, got {features}"
+        )
+    sizes = Sizes(
+        records=parse_record_counts(records or default_records, servers),
+        width=width,
+        epsilon=epsilon,
+        classes=classes,
+        norm_bound=norm_bound,
+    )
+    return ConsortiumSetup(graph, sizes, public)
+
+
+def need_label(like: Path | None, label: str) -> None:
+    """Refuse public records without a word on what to predict."""
+    if like is not None and not label:
+        raise InvalidInput(
+            "--like needs --label COLUMN: the column that public records are to predict"
+        )
+
+
+def parse_record_counts(text: str, servers: int) -> tuple[int, ...]:
+    """Records of each server, as --records says it."""
+    if not text:
+        raise InvalidInput(
+            "--records must say how many records each server has, got nothing (or --like, to "
+            "count public ones)"
+        )
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInput(
+            f"--records must be whole numbers separated by commas, got {text!r}"
+        ) from None
+    if len(values) not in (1, servers):
+        raise InvalidInput(
+            f"--records must be one number or one per server ({servers} of them), got {len(values)}"
+        )
+    return values * servers if len(values) == 1 else values

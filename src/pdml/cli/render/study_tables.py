@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from math import isinf
 from typing import Any
 
 from pdml._special import expit
 from pdml.accounting import Budget, randomized_attributes
-from pdml.cli.render import budget_text, console
+from pdml.accounting.certainty import limit_certainty
+from pdml.cli.render import console
 from pdml.cli.render.console import Grid
 from pdml.encoding.encoder import Attribute
 from pdml.formatting import numbers
@@ -59,7 +61,7 @@ def print_study(study: Study, facts: dict[str, Any]) -> None:
         _few(("server", "address", "talks to"), members, words=3),
         ", ".join(numbers.count(n, noun) for noun, n in counts.items()) + ".",
     )
-    promises = (*budget_text.budget_sentences(study), *_influence(study, facts))
+    promises = (*budget_sentences(study), *_influence(study, facts))
     console.print_text("", ("What is promised?", console.HEADING), *promises)
     if facts["plan"] is not None:
         settings = [
@@ -171,3 +173,47 @@ def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
             spent += f"from even odds at most {most} sure, but for a chance of {delta}"
         sentences.append(f"{who} of {study_summary.subject(line['data'], questions)}: {spent}.")
     return sentences
+
+
+def budget_sentences(study: Study) -> list[str]:
+    """For all answers of somebody, and for the sensitive one."""
+    return [features_sentence(study), label_sentence(study)]
+
+
+def features_sentence(study: Study) -> str:
+    """A limit on (ε, δ) is one on how sure anybody can become (privacy.md, section 11)."""
+    who = f"{_whom(study.budget)} of {study_summary.SUBJECTS['features']}"
+    if study.budget is None or isinf(study.budget.features_epsilon):
+        return f"{who}: no limit."
+    epsilon, delta = study.budget.limit("features")
+    limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
+    more = "" if study.budget.colluding is None else " More of them together can learn more."
+    return f"{who}: {limit}. From even odds that makes {certainty_limit(epsilon, delta)}.{more}"
+
+
+def _whom(budget: Budget | None) -> str:
+    """Against whom a budget holds, and the verb; without one, all others."""
+    limits = budget or Budget()
+    learn = "learns" if limits.colluding == 1 else "learn"
+    return f"{limits.whom[:1].upper()}{limits.whom[1:]} {learn}"
+
+
+def label_sentence(study: Study) -> str:
+    """Randomised response caps what anybody learns, whatever is trained; a budget may be lower."""
+    cap, of = study.menu[-1], f"of {study_summary.SUBJECTS['label']}"
+    most = numbers.certainty(float(expit(cap)))
+    chosen = (
+        f"never more than the epsilon that you choose, at most {cap:g} on this menu. From even "
+        f"odds nobody becomes more than {most} sure"
+    )
+    if study.budget is None or study.budget.bound("label")[0] >= cap:
+        return f"{_whom(None)} {of}: {chosen}."
+    epsilon, delta = study.budget.bound("label")
+    limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
+    return f"{_whom(study.budget)} {of}: {limit}. Everybody together: {chosen}."
+
+
+def certainty_limit(epsilon: float, delta: float, of: str = "") -> str:
+    """How sure somebody can become of features under a limit of (ε, δ)."""
+    most = numbers.certainty(limit_certainty(epsilon))
+    return f"at most {most} sure{of}, but for a chance of {2 * delta:g} (twice delta)"

@@ -11,7 +11,9 @@ from pdml.simulation.training_result import INSIDE
 
 if TYPE_CHECKING:
     from pdml.numerics.sums.expected_accuracy import Expectation
+    from pdml.pages.evaluation_text import Assessment
     from pdml.simulation.training_result import TrainingResult
+
 
 SIMULATED = (
     "Simulated: one process played every party and drew the noise from a pseudo-random "
@@ -20,7 +22,7 @@ SIMULATED = (
 )
 
 
-def show(trained: "TrainingResult", *notes: str) -> None:
+def show_training(trained: "TrainingResult", *notes: str) -> None:
     """How far the servers are apart; the ledger, in words first; and what one must know."""
     model = trained.model
     size = float(np.linalg.norm(np.column_stack([model.coefficients, model.intercepts])))
@@ -68,3 +70,19 @@ def _inside(trained: "TrainingResult") -> list[str]:
         f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
         f"{fitted.norm_bound:g}{bias} and clipped to it{usual}; this count is {INSIDE}."
     ]
+
+
+def show_evaluation(view: "Assessment", *, further: bool = False) -> None:
+    """Every figure in a line, or those beside the accuracy alone; then the confusion matrix with
+    the recall of each class.
+    """
+    facts = view.further() if further else view.facts()
+    figures = [[fact.name, fact.value, fact.words] for fact in facts]
+    table = console.Grid(("figure", "value", ""), figures, {"figure", ""})
+    console.print_table("How well does it predict?", table, *filter(None, [view.verdict]))
+    names = [name for name, _ in view.columns]
+    rows = [
+        [name, *cells, f"{recall} ({ends})" if ends else recall]
+        for name, cells, recall, ends in view.rows()
+    ]
+    console.print_table("Where is it wrong?", console.Grid(names, rows), f"{view.caption}.")

@@ -229,7 +229,7 @@ QUESTIONS: Mapping[str, Callable[[], Any]] = {  # in the order in which people t
 def ask_budget(proposed: float) -> float:
     """The limit of features, beside what some limits mean."""
     from pdml.accounting import Budget
-    from pdml.cli.render.budget_text import certainty_limit
+    from pdml.cli.render.study_tables import certainty_limit
 
     typer.echo("Budget: how much may all other servers together learn about one person's", err=True)
     typer.echo("answers, from all trainings? Starting from even odds they become", err=True)

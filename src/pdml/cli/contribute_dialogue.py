@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pdml.cli.commands.people.study_dialogue import require_reply
+from pdml.cli.study_dialogue import require_reply
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:

@@ -125,8 +125,7 @@ def train_table(
     server_options = options.pick_options(arguments, ("links", "servers"))
     if not label:
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
-    from pdml.cli import column_options
-    from pdml.cli.commands.people import study_dialogue
+    from pdml.cli import column_options, study_dialogue
     from pdml.errors import UndeclaredColumns
     from pdml.pages.training_page import write
     from pdml.pages.training_text import table_page
@@ -219,7 +218,7 @@ def _weakness(trained: "TrainingResult") -> Iterator[str]:
 
 
 def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
-    from pdml.cli.render import evaluation_tables, training_tables
+    from pdml.cli.render import training_tables
     from pdml.pages.training_text import assess, measured_on, table_lead
     from pdml.simulation.training_result import INSIDE
 
@@ -234,8 +233,8 @@ def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
         f"Accuracy: {measured_on(trained)}{hint}.",
     )
     if (view := assess(trained)) is not None:
-        evaluation_tables.show(view, further=True)
+        training_tables.show_evaluation(view, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
     remarks_below = [f"Leak: {sentence}." for sentence in leaks]
-    training_tables.show(trained, *remarks_below, *_weakness(trained))
+    training_tables.show_training(trained, *remarks_below, *_weakness(trained))
     console.print_files(files)

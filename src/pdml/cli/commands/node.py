@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli.commands.training import node_evaluate
-from pdml.cli.options import Json, NodeFolder, argument, flag, group, option
+from pdml.cli import outputs
+from pdml.cli.options import Force, Json, NodeFolder, TablesJson, argument, flag, group, option
 from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from pdml.node.job.training_data import TrainingData
     from pdml.node.storage.node_dir import NodeDirectory
 
+
 node = group(
     "Take part in a training between organisations.",
     "Needs the extra: pip install 'pdml[node]'. FOLDER is what `pdml node init` "
     "made on this machine.",
 )
 
-node.command("evaluate")(node_evaluate.evaluate)
-node.command("combine-evaluations")(node_evaluate.combine_evaluations)
 
 _ACCEPT = "Ask an operator about each offer, or accept the study's own plan."
 _RANDOMISE = "They are true: randomise them now. This organisation saw them."
@@ -232,18 +231,16 @@ def status(
       pdml node status alice
       pdml node status alice --study
     """
-    from pdml.cli.render import node_status_tables
+    from pdml.cli.render import node_tables
     from pdml.node.operator.status import read_consortium_status, read_status
 
     if study:
         members = read_consortium_status(_home(folder))
-        console.print_result(
-            as_json, members.to_dict(), lambda: node_status_tables.show_members(members)
-        )
+        console.print_result(as_json, members.to_dict(), lambda: node_tables.show_members(members))
         return
     node_status = read_status(_home(folder))
     console.print_result(
-        as_json, node_status.to_dict(), lambda: node_status_tables.show(node_status)
+        as_json, node_status.to_dict(), lambda: node_tables.show_status(node_status)
     )
 
 
@@ -260,7 +257,7 @@ def result(
     Example:
       pdml node result alice first --out result
     """
-    from pdml.cli.commands.training.train_study import write_result
+    from pdml.cli.commands.train_study import write_result
     from pdml.consortium.job_client import load_job_result
 
     write_result(load_job_result(_home(folder), job), out, as_json=as_json)
@@ -281,18 +278,18 @@ def offers(
       pdml node offers alice
       pdml node offers alice first
     """
-    from pdml.cli.render import node_status_tables, offer_text
+    from pdml.cli.render import node_tables
     from pdml.node.operator import offers as offer_commands
     from pdml.node.operator.offers import read_terms
 
     home = _home(folder)
     if offer:
         terms = read_terms(home, offer_commands.find(home, offer))
-        console.print_result(as_json, terms.to_dict(), lambda: offer_text.show(terms))
+        console.print_result(as_json, terms.to_dict(), lambda: node_tables.show_offer(terms))
         return
     attempts = offer_commands.offers(home)
     summary = {"offers": [attempt.to_dict() for attempt in attempts]}
-    listed = [*map(node_status_tables.format_offer, attempts)]
+    listed = [*map(node_tables.format_offer, attempts)]
     console.print_answer(as_json, summary, *(listed or ["No job was offered yet."]))
 
 
@@ -312,7 +309,7 @@ def accept(
       pdml node accept alice first
       pdml node accept alice 3f2a91c04b7e05d1 --yes
     """
-    from pdml.cli.render import offer_text
+    from pdml.cli.render import node_tables
     from pdml.node.operator import offers as offer_commands
     from pdml.node.operator.offers import read_terms
 
@@ -326,7 +323,7 @@ def accept(
             f"`pdml node accept {folder} {digest} --yes`"
         )
     if not as_json:
-        offer_text.show(terms)
+        node_tables.show_offer(terms)
     if not yes and not console.confirm(f"Accept {who}'s offer of job {job} on these terms?"):
         console.print_answer(False, {}, f"job {job} is not accepted, and its offer waits on")
         raise typer.Exit(1)
@@ -377,4 +374,99 @@ def stop(folder: NodeFolder, as_json: Json = False) -> None:
         as_json,
         {"job": job, "stopping": True},
         f"job {job} is being stopped at every member; to go on: pdml train --job {job} --resume",
+    )
+
+
+_RECORDS = "Records that were held back, with true labels."
+_UNRELEASED = "Nobody in these records is in a data set of which this node has released something."
+_JOB = "A name for this evaluation; the same again releases nothing."
+_BINS = "Bins of the model's confidence; 1: less noise in the accuracy."
+
+
+@node.command()
+def evaluate(
+    folder: NodeFolder,
+    model: Annotated[Path, argument("A result's model.json.", "MODEL")],
+    data: Annotated[Path, argument(_RECORDS, "DATA")],
+    label: Annotated[str, option("The column of true labels.", "COLUMN")] = "",
+    job: Annotated[str, option(_JOB, "NAME")] = "",
+    epsilon: Annotated[float, option("What it may tell about one record.")] = 1.0,
+    delta: Annotated[float, option("But for this chance.")] = 1e-6,
+    bins: Annotated[int, option(_BINS)] = 5,
+    new_participants: Annotated[bool, flag("--new-participants", _UNRELEASED)] = False,
+    out: Annotated[Path, option("What is released, signed.", "FILE")] = Path("evaluation.json"),
+    force: Force = False,
+    as_json: TablesJson = False,
+) -> None:
+    """Count how a released model does on this organisation's own records, once and with noise.
+
+    The counts are debited in the node's journal, within the study's budget, before they are
+    written; the node must not be running. What all members have written,
+    `pdml node combine-evaluations` adds up.
+
+    \b
+    Example:
+      pdml node evaluate alice result/model.json held-back.csv --label diagnosis \\
+          --job checked --new-participants
+    """
+    for name, value in (("--label", label), ("--job", job)):
+        if not value:
+            raise typer.BadParameter("it must be given", param_hint=name)
+    from pdml.consortium.evaluation_release import evaluate_at_node
+    from pdml.model.model import load_model
+    from pdml.node.storage.node_dir import NodeDirectory
+
+    outputs.check([out], force=force)
+    done = evaluate_at_node(
+        NodeDirectory.open(folder),
+        load_model(model),
+        data,
+        label=label,
+        job=job,
+        epsilon=epsilon,
+        delta=delta,
+        bins=bins,
+        new_participants=new_participants,
+    )
+    outputs.commit({out: done.save})
+    summary = {**done.evaluation.to_dict(), "privacy": done.ledger.to_dict(), "file": str(out)}
+
+    def show() -> None:
+        from pdml.cli.render import training_tables
+        from pdml.pages.evaluation_text import Assessment
+
+        training_tables.show_evaluation(Assessment(evaluation=done.evaluation))
+        counted = "Counted: every evaluation on these records, by this node's journal."
+        console.print_privacy(done.ledger.lines(), counted)
+        console.print_files({"released": out})
+
+    console.print_result(as_json, summary, show)
+
+
+@node.command()
+def combine_evaluations(
+    folder: NodeFolder,
+    files: Annotated[list[Path], argument("What members have released.", "EVALUATION...")],
+    as_json: TablesJson = False,
+) -> None:
+    """Add up what members have released of one model, each file checked against its signature.
+
+    \b
+    Example:
+      pdml node combine-evaluations alice alice.json bob.json carol.json
+    """
+    from pdml.consortium import evaluation_release
+    from pdml.node.storage.node_dir import NodeDirectory
+
+    study = NodeDirectory.open(folder).checked_study()
+    evaluation = evaluation_release.combine_evaluations(study, files)
+
+    def show() -> None:
+        from pdml.cli.render import training_tables
+        from pdml.pages.evaluation_text import Assessment
+
+        training_tables.show_evaluation(Assessment(evaluation=evaluation))
+
+    console.print_result(
+        as_json, evaluation.to_dict() | {"files": [str(file) for file in files]}, show
     )

@@ -116,7 +116,7 @@ def plan(
         proposal, lines = _for_study(study, records, budget, limits, like, label, method, rounds)
         _end(proposal, {}, out, as_json, lines)
         return
-    from pdml.cli.consortium_options import read_consortium
+    from pdml.cli.options import read_consortium
 
     consortium = read_consortium(
         records=records,
@@ -172,7 +172,7 @@ def _for_study(
     rounds: int,
 ) -> tuple["Proposal", str]:
     """A proposal, and the lines of the study's file that would settle it."""
-    from pdml.cli.consortium_options import need_label, parse_record_counts
+    from pdml.cli.options import need_label, parse_record_counts
     from pdml.study import Study
     from pdml.study.schema.template import plan_table
     from pdml.study.study_plan import propose_for

@@ -85,8 +85,8 @@ def _show(verification: "Verification", wanted: str, checked: "PooledEvaluation 
         lines += ["Not checked:", *(f"- {sentence}" for sentence in verification.not_checked)]
     console.print_text(*lines, whole=True)
     if checked is not None:
-        from pdml.cli.render import evaluation_tables
+        from pdml.cli.render import training_tables
         from pdml.pages.evaluation_text import Assessment
 
-        evaluation_tables.show(Assessment(evaluation=checked.evaluation))
+        training_tables.show_evaluation(Assessment(evaluation=checked.evaluation))
         console.print_text("", *map(plain, checked.sentences()), whole=True)

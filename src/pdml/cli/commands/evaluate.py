@@ -81,10 +81,10 @@ def evaluate(
     summary |= {} if page is None else {"file": str(page)}
 
     def show() -> None:
-        from pdml.cli.render import evaluation_tables
+        from pdml.cli.render import training_tables
         from pdml.model.model import read_ledger_rows
 
-        evaluation_tables.show(Assessment(evaluation=evaluation))
+        training_tables.show_evaluation(Assessment(evaluation=evaluation))
         if privacy is None:
             console.print_text("", RELEASE)
         else:

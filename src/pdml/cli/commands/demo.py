@@ -75,5 +75,5 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
         f"{sizes('server', graph.n, graph.n_edges, trained.rounds)}; "
         f"measured on {trained.test_records:,} fresh records.",
     )
-    training_tables.show(trained)
+    training_tables.show_training(trained)
     console.print_files(files)

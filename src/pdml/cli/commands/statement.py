@@ -31,13 +31,13 @@ def statement(
     force: options.ForceAll = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write the privacy statement and DPIA (Art. 35 GDPR) of a study, or of one of its trainings.
+    """Write the privacy statement and DPIA of a study or of one of its trainings.
 
-    For data protection officers, lawyers and security officers: one self-contained page in the
-    order in which NIST SP 800-226 asks, with the data protection impact assessment (DPIA) and an
-    appendix of formulas; the same as Markdown; and a draft entry for the Differential Privacy
-    Deployments Registry. Every number comes from the study or from the ledger. What only the
-    controller can say is left blank, and listed.
+    DPIA: the data protection impact assessment of Art. 35 GDPR. For data protection officers,
+    lawyers and security officers: one self-contained page in the order in which NIST SP 800-226
+    asks, with the DPIA and an appendix of formulas; the same as Markdown; and a draft entry for the
+    Differential Privacy Deployments Registry. Every number comes from the study or from the ledger.
+    What only the controller can say is left blank, and listed.
 
     The folder of a result is verified first; a model.json is taken as it is.
 

@@ -14,7 +14,7 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput, NotDelivered
 
 if TYPE_CHECKING:
-    from pdml.cli.commands.people.contribute_answers import PresetAnswers
+    from pdml.cli.contribute_dialogue import PresetAnswers
     from pdml.device.client import Contribution, Preview
     from pdml.device.simulated_participants import SubmittedTable
     from pdml.study.translations import Texts
@@ -136,7 +136,7 @@ def answer_study(
           --csv people.csv --label-column diagnosis
     """
     arguments = locals()
-    from pdml.cli.commands.people import contribute_answers
+    from pdml.cli import contribute_dialogue
     from pdml.device.client import Contribution
     from pdml.device.delivery import Delivery, address_of
     from pdml.device.memo import Memory, default_folder
@@ -167,7 +167,7 @@ def answer_study(
         raise InvalidInput("--json needs --yes: there is nobody to ask")
     if receipt is not None:
         outputs.check([receipt], force=False)
-    preset = contribute_answers.read_preset(
+    preset = contribute_dialogue.read_preset(
         contract,
         answers,
         answer or [],
@@ -279,7 +279,7 @@ def _prepare_report(
     contribution: "Contribution", preset: "PresetAnswers", *, as_json: bool
 ) -> "Preview":
     """What has left before, as it is; else a new report, if the service would take one."""
-    from pdml.cli.commands.people import contribute_answers as asking
+    from pdml.cli import contribute_dialogue as asking
 
     def tell(sentence: str) -> None:
         if not as_json:

@@ -8,9 +8,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from pdml.cli.commands.training.train_study import train_study
-from pdml.cli.commands.training.train_table import train_table
-from pdml.cli.option_groups import Grouped
+from pdml.cli.commands.train_study import train_study
+from pdml.cli.commands.train_table import train_table
+from pdml.cli.options import Grouped
 from pdml.errors import InvalidInput
 
 TABLE, STUDY = "people.csv", "study.toml"
