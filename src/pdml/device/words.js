@@ -143,7 +143,7 @@ function chanceInWords(micro, classes) {
     : words("chance.many", { count, classes: classes.length, sent, each, between });
 }
 
-/* What a map makes of the answers, in words (readable.py says the same). */
+/* What a map makes of the answers, in words (study_summary.py says the same). */
 function mapInWords({ map, columns, pairs, count, edges }) {
   const named = columns ? columns.join(", ") : words("map.every");
   if (map === "products") {
