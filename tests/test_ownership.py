@@ -131,7 +131,7 @@ def _relay_run(folder: Path) -> None:
 def _proof(folder: Path) -> None:
     if not (folder / "bob.evidence").exists():
         (folder / "bob.evidence").touch(0o600)
-    equivocation.read_kept(folder / "bob.evidence")
+    equivocation.read_stored(folder / "bob.evidence")
 
 
 class _Service:
