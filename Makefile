@@ -38,17 +38,17 @@ PROPERTIES = $(shell grep -rl --include='test_*.py' '^from hypothesis' tests)
 test-deep: $(READY) ## look for examples that break a property: random ones, and many more of them (an hour)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=deep $(PROPERTIES)
 
-# Rooms without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
+# Packages without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
 SEARCHES := tests/planning/test_planner.py tests/planning/test_utility.py
 FAST := tests/accounting tests/numerics tests/mechanisms tests/study tests/tables tests/test_formats.py $(filter-out $(SEARCHES), $(wildcard tests/planning/test_*.py))
 
-test-fast: $(READY) ## the inner loop: the rooms that carry the proofs, in under a minute on two idle cores
+test-fast: $(READY) ## the inner loop: the packages that carry the proofs, in under a minute on two idle cores
 	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
 
-# What runs lines of the rooms below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
+# What runs lines of the packages below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
 MEASURED := tests/study/test_sensitive.py tests/numerics tests/mechanisms tests/accounting tests/training tests/node tests/cli/test_node_command.py tests/consortium/test_equivocation.py tests/test_formats.py
 
-coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/evaluation/coverage.md (minutes)
+coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting and node no test runs: docs/evaluation/coverage.md (minutes)
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	COVERAGE_FILE="$$scratch/data" $(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
 		--cov=pdml.numerics --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \

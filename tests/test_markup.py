@@ -11,9 +11,9 @@ from pdml.statement.document import Blank, Exact, Items, Sheet, read_section
 
 
 def render(source, **context):
-    room = templates("pdml.pages")
-    room.loader = DictLoader({"any.txt": source})
-    return room.get_template("any.txt").render(**context)
+    environment = templates("pdml.pages")
+    environment.loader = DictLoader({"any.txt": source})
+    return environment.get_template("any.txt").render(**context)
 
 
 @given(text=st.text())
@@ -83,10 +83,10 @@ marks = st.text("a1.-+|*_<>&`#[]\\~'{}%: \n", min_size=1, max_size=9).filter(str
 
 @given(text=marks.map(lambda text: f"a{text}a") | marks.map(lambda text: f"{text.strip()}a"))
 def test_no_value_changes_what_a_section_of_markdown_is_made_of(text):
-    room = markdown_templates("pdml.statement", "sections")
-    room.loader = DictLoader({"any": SECTION})
+    environment = markdown_templates("pdml.statement", "sections")
+    environment.loader = DictLoader({"any": SECTION})
     shown = " ".join(text.split())
-    section = read_section("any", room.get_template("any").render(text=text))
+    section = read_section("any", environment.get_template("any").render(text=text))
     assert (section.heading, section.question) == (shown, shown)
     assert section.parts == (
         shown,

@@ -13,7 +13,7 @@ import pytest
 from example_study import TEXT, TOLD
 from markdown import Markdown
 
-from pdml import Study, TrainingPlan
+from pdml import Study, TrainingPlan, errors
 from pdml.consortium.consistency import KINDS
 from pdml.study.messages import PROBLEMS
 from pdml.study.schema import study_file
@@ -28,7 +28,9 @@ reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
 NAMES = [
-    (room, name, full) for room, names in reference.public_names().items() for name, full in names
+    (package, name, full)
+    for package, names in reference.public_names().items()
+    for name, full in names
 ]
 COMMANDS = reference.command_tree()
 LEAVES = [name for name, command in COMMANDS if not hasattr(command, "commands")]
@@ -51,8 +53,8 @@ def untold(call) -> list[str]:
     return lacking + (["what it returns"] if returns and not told else [])
 
 
-@pytest.mark.parametrize(("room", "name", "full"), NAMES, ids=lambda value: str(value))
-def test_every_public_name_says_what_it_is(room, name, full):
+@pytest.mark.parametrize(("package", "name", "full"), NAMES, ids=lambda value: str(value))
+def test_every_public_name_says_what_it_is(package, name, full):
     value = resolve_name(full)
     if inspect.isclass(value) or inspect.isroutine(value):
         said = (inspect.getdoc(value) or "").partition("\n\n")[0]
@@ -128,6 +130,11 @@ def test_every_error_problem_and_kind_has_advice():
         assert set(kinds) == set(known[part]), part
         assert all(len(words.split()) > 2 or words == "Nothing." for words in known[part].values())
         assert all(f"| `{name}` |" in page for name in kinds)
+    tree = errors.__doc__ or ""
+    drawn = set(re.findall(r"(\w+) {2,}", tree)) | {"PDMLError"}
+    assert drawn == {k for k, v in names["errors"].items() if v.__module__ == errors.__name__} - {
+        *troubleshooting.WARNINGS
+    }
     sentences = troubleshooting.sentences()
     assert len(sentences) > 100
     assert [words for kind, words in sentences if not troubleshooting.advice_for(kind, words)] == []

@@ -1,5 +1,5 @@
-"""Write docs/evaluation/coverage.md: the lines of the rooms that carry proofs which no test runs, each with the
-reason why that is so.
+"""Write docs/evaluation/coverage.md: the lines of the packages that carry proofs which no test
+runs, each with the reason why that is so.
 
     python tests/uncovered.py coverage.json
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "evaluation/coverage.md"
-ROOMS = ("numerics", "mechanisms", "accounting", "node")
+PACKAGES = ("numerics", "mechanisms", "accounting", "node")
 ALL, TIMING = "...", "timing:"
 HEAD = """\
 # What no test runs
@@ -66,10 +66,10 @@ def functions(source: str) -> Iterator[tuple[int, int, str]]:
 def uncovered(measured: dict) -> Iterator[tuple[Place, int]]:
     """Where each block begins that did not run, and how many lines it has."""
     for name, told in sorted(measured["files"].items()):
-        room = re.search(rf"src/(pdml/(?:{'|'.join(ROOMS)})/.*)", name)
-        if not room or not told["missing_lines"]:
+        match = re.search(rf"src/(pdml/(?:{'|'.join(PACKAGES)})/.*)", name)
+        if not match or not told["missing_lines"]:
             continue
-        source = (ROOT / "src" / room[1]).read_text()
+        source = (ROOT / "src" / match[1]).read_text()
         lines, known = source.splitlines(), list(functions(source))
         numbered = enumerate(told["missing_lines"])
         for _, block in groupby(numbered, key=lambda pair: pair[1] - pair[0]):
@@ -79,7 +79,7 @@ def uncovered(measured: dict) -> Iterator[tuple[Place, int]]:
                 text += lines[numbers[0]].strip()
             around = [each for first, last, each in known if first <= numbers[0] <= last]
             text = text.replace("|", "¦").replace("`", "'")
-            yield (room[1], around[-1] if around else "", text), len(numbers)
+            yield (match[1], around[-1] if around else "", text), len(numbers)
 
 
 def main(report: Path) -> int:

@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))
 import troubleshooting  # noqa: E402, beside this file, wherever that is loaded from
 
-ROOMS = {
+PACKAGES = {
     "pdml": "What most programs need.",
     "pdml.planning": "Plans: every letter of the paper, and what it will spend.",
     "pdml.accounting": "Who can learn what: events, profiles, the ledger, budgets.",
@@ -55,7 +55,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/commands.md": commands(),
         "reference/python.md": python(),
-        **{f"reference/{room}.md": room_page(room) for room in ROOMS},
+        **{f"reference/{package}.md": package_page(package) for package in PACKAGES},
         "reference/problems.md": problems(),
         "reference/troubleshooting.md": troubleshooting.page(),
         "reference/events.md": events(),
@@ -192,21 +192,23 @@ def calls() -> dict[str, list[str]]:
 
 
 def public_names() -> dict[str, list[tuple[str, str]]]:
-    """By room, each public name with the full name of what it stands for: what the room offers,
+    """By package, each public name with the full name of what it stands for: what it offers,
     what commands call, and the classes that those take or return.
     """
-    found: dict[str, dict[str, str]] = {room: {} for room in ROOMS}
-    for room in (room for room in ROOMS if room not in INNER):
-        for name in getattr(import_module(room), "__all__", ()):
-            found[room][_full(f"{room}.{name}")] = name
+    found: dict[str, dict[str, str]] = {package: {} for package in PACKAGES}
+    for package in (package for package in PACKAGES if package not in INNER):
+        for name in getattr(import_module(package), "__all__", ()):
+            found[package][_full(f"{package}.{name}")] = name
     called = [resolve_name(name) for names in calls().values() for name in names]
     for value in (*called, *(kind for call in called for kind in _taken_and_returned(call))):
         owner, _, method = value.__qualname__.rpartition(".")
         full = f"{value.__module__}.{owner if method and owner else value.__qualname__}"
-        room = next((r for r in ROOMS if r != "pdml" and full.startswith(f"{r}.")), "")
-        if room:
-            found[room].setdefault(full, full.rpartition(".")[2])
-    return {room: [(name, full) for full, name in names.items()] for room, names in found.items()}
+        package = next((r for r in PACKAGES if r != "pdml" and full.startswith(f"{r}.")), "")
+        if package:
+            found[package].setdefault(full, full.rpartition(".")[2])
+    return {
+        package: [(name, full) for full, name in names.items()] for package, names in found.items()
+    }
 
 
 def _full(name: str) -> str:
@@ -230,7 +232,7 @@ def _taken_and_returned(call: Any) -> Iterator[type]:
 
 def python() -> str:
     text = ["# Python", "", "| where | what |", "|---|---|"]
-    text += [f"| [`{room}`]({room}.md) | {words} |" for room, words in ROOMS.items()]
+    text += [f"| [`{package}`]({package}.md) | {words} |" for package, words in PACKAGES.items()]
     text += ["", "## Every command is a call", "", "| command | call |", "|---|---|"]
     for command, names in calls().items():
         links = ", ".join(f"[`{name}`][{_full(name)}]" for name in names)
@@ -238,16 +240,20 @@ def python() -> str:
     return "\n".join(text)
 
 
-def room_page(room: str) -> str:
-    text = [f"# {room}", "", ROOMS[room], ""]
-    shown = {full for before in list(ROOMS)[: list(ROOMS).index(room)] for full in _fulls(before)}
-    for name, full in public_names()[room]:
+def package_page(package: str) -> str:
+    text = [f"# {package}", "", PACKAGES[package], ""]
+    shown = {
+        full
+        for before in list(PACKAGES)[: list(PACKAGES).index(package)]
+        for full in _fulls(before)
+    }
+    for name, full in public_names()[package]:
         text += [f"- [`{name}`][{full}]" if full in shown else f"::: {full}", ""]
     return "\n".join(text)
 
 
-def _fulls(room: str) -> set[str]:
-    return {full for _, full in public_names()[room]}
+def _fulls(package: str) -> set[str]:
+    return {full for _, full in public_names()[package]}
 
 
 # Tables

@@ -1,27 +1,27 @@
 """Everything PDML refuses, as one small tree.
 
 PDMLError
-├── InvalidInput        a parameter, a file or a data set is not acceptable (also a ValueError)
-│   ├── DataError       a table or an array, with the row and column named
-│   │   └── NoValue     a cell without a value in a column where nobody declared what that means
-│   ├── GraphError      the servers cannot reach one another
-│   ├── StudyError      a study file, with every mistake and its line
-│   ├── Undeclared      columns of a table without a declared range or levels
-│   ├── UnfitStudy      a study that cannot be used so, with every reason:
-│   │   ├── Untrainable nobody may train under it
-│   │   └── Unaskable   nobody may be asked by it
-│   └── MessageError    bytes that are no message of the protocol, with the code of the problem
-├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
-├── PeerError           another server broke the protocol; the sentence names it
-│   └── Equivocation    it signed two different things; ``evidence`` proves it
-├── NotVerified         a result is not what it says it is; ``problems`` say why
-├── ClaimsViolated      an attack found more than the ledger claims; ``findings`` say which
-├── MissingExtra        a package that an extra brings is not installed (also an ImportError)
-├── EngineError         a machine or process that a training ran on is gone, or too slow
-├── StorageUnavailable  a collection cannot be written now; nothing was acknowledged
-├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
-├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
-└── BudgetExceeded      going on would spend more privacy than the study allows
+├── InvalidInput             a parameter, file or data set is not acceptable (also a ValueError)
+│   ├── DataError            a table or an array, with the row and column named
+│   │   └── MissingValueError   a cell without a value, where nobody declared what that means
+│   ├── GraphError           the servers cannot reach one another
+│   ├── StudyError           a study file, with every mistake and its line
+│   ├── UndeclaredColumns    columns of a table without a declared range or levels
+│   ├── UnfitStudy           a study that cannot be used so, with every reason:
+│   │   ├── UntrainableStudy    no job may start under it
+│   │   └── MissingNotice       nobody may be asked by it
+│   └── MessageError         bytes that are no message of the protocol, with the problem's code
+├── NotDelivered             a report did not reach its service, or was refused; ``code`` says why
+├── PeerError                another server broke the protocol; the sentence names it
+│   └── Equivocation         it signed two different things; ``evidence`` proves it
+├── NotVerified              a result is not what it says it is; ``problems`` say why
+├── ClaimsViolated           an attack shows more than the ledger claims; ``findings`` say which
+├── MissingExtra             a package that an extra brings is not installed (also an ImportError)
+├── EngineError              a machine or process that a training ran on is gone, or too slow
+├── StorageUnavailable       a collection cannot be written now; nothing was acknowledged
+├── JournalError             a node's journal cannot be used: noise could be repeated or renewed
+├── NotCertified             a primal solve did not reach the tolerance that the proof needs
+└── BudgetExceeded           going on would spend more privacy than the study allows
 
 `PrivacyUtilityWarning` and `ClippingWarning` are no refusals: the training is as private as was
 asked, and hardly of use.
