@@ -1,4 +1,4 @@
-"""Names for the shapes that travel between rooms."""
+"""Names for the shapes that travel between packages."""
 
 from typing import Any
 

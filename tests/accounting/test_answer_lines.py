@@ -237,10 +237,10 @@ def test_a_budget_counts_coins_where_every_answer_went_through_one():
         assert spent < 0.9 * record.line("features", "other servers").epsilon
         for share, kept in ((1.001, True), (0.999, False)):
             budget = Budget(features_epsilon=share * spent)
-            assert book.local_models(budget) is kept
+            assert book.keeps(budget) is kept
             last = len(events) if events[0] == case.event else rounds.rounds
             assert (book.last_safe_round(budget) == last) is kept
-            assert not record.local_models(budget)
+            assert not record.keeps(budget)
         with pytest.raises(
             BudgetExceeded, match=f"would spend epsilon {spent:.3g} on the features"
         ):

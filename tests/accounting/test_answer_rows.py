@@ -79,8 +79,8 @@ def test_a_record_without_noise_is_as_private_as_all_its_coins(label, answers, e
     assert book.epsilons("features") == [book.line("features", "other servers").epsilon]
     assert book.line("features", "own server").epsilon == pytest.approx(total)
     assert leaked(0.999 * total, [label, *answers]) > 0
-    assert not book.local_models(Budget(features_epsilon=0.9 * total, features_delta=1e-9))
-    assert book.local_models(Budget(features_epsilon=total))
+    assert not book.keeps(Budget(features_epsilon=0.9 * total, features_delta=1e-9))
+    assert book.keeps(Budget(features_epsilon=total))
 
 
 def test_one_answer_of_0_2_and_a_label_of_4_make_4_2():

@@ -247,19 +247,19 @@ def test_no_budget_lets_more_be_seen_than_it_says(history, colluding):
             continue
         small = {f"{name}_epsilon": seen, f"{name}_delta": SEEN, "colluding": colluding}
         budget = Budget(**small)
-        assert not book.local_models(budget)
+        assert not book.keeps(budget)
         with pytest.raises(BudgetExceeded):
             book.check(budget)
         assert not replace(
             book, events=(event_groups.merge_iterates(history.events),)
-        ).local_models(budget)
+        ).keeps(budget)
         assert last_safe_round(**planned, budget=budget, classes=history.classes) < planned_rounds(
             planned
         )
         line = book.line(data, "other servers", colluding=colluding)
         if np.isfinite(line.epsilon):
             more = Budget(**small | {f"{name}_epsilon": line.epsilon * (1 + 1e-6) + 1e-9})
-            assert book.local_models(more)
+            assert book.keeps(more)
     for data in ("label", "features"):
         for line in book.coalitions(data) if book.masked else ():
             views = seen_of(history, data, line.colluding)

@@ -203,8 +203,8 @@ def test_budgets_and_curves_go_by_the_same_bound():
     sums = [exchange(1.0, 0.4, 0.3), exchange(2.0, 0.4, 0.3)]
     book = ledger(*sums)
     line = epsilon(book)
-    assert book.local_models(Budget(features_epsilon=1.001 * line, features_delta=DELTA))
-    assert not book.local_models(Budget(features_epsilon=0.99 * line, features_delta=DELTA))
+    assert book.keeps(Budget(features_epsilon=1.001 * line, features_delta=DELTA))
+    assert not book.keeps(Budget(features_epsilon=0.99 * line, features_delta=DELTA))
     assert book.feature_epsilons()[-1] == pytest.approx(line)
 
 

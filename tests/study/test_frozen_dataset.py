@@ -236,7 +236,7 @@ def test_any_bytes_as_a_manifest_are_a_data_error(
 
 def test_another_study_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "data", rows(5))
-    with pytest.raises(DataError, match="the contracts differ"):
+    with pytest.raises(DataError, match="the studies differ"):
         open_frozen(tmp_path / "data", study_hash="00" * 32)
 
 

@@ -55,7 +55,7 @@ def test_a_proposal_keeps_the_budget_and_tells_of_randomised_answers():
     """What it proposes may be trained by under the study: its ledger at worst keeps the budget."""
     study = study_of(STATUS, AGE)
     found = propose_for(study, [500])
-    assert found.plan.method == "sums" and worst_case_ledger(study, found.plan).local_models(LIMITS)
+    assert found.plan.method == "sums" and worst_case_ledger(study, found.plan).keeps(LIMITS)
     assert "'status' (suggested epsilon 1)" in found.reasons[-1]
     data = {line.data for line in found.ledger.overview(None)}
     assert any("status" in each for each in data)

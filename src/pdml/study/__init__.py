@@ -1,4 +1,4 @@
-"""The study: the public contract that devices, collection services and training servers share, and
+"""The study: what devices, collection services and training servers have agreed on, and
 its canonical hash.
 """
 

@@ -66,7 +66,7 @@ class Study:
     )
     language: str = key(  # of these texts
         "The language of its texts: " + ", ".join(f"`{code}`" for code in LANGUAGES) + ". Needed "
-        "beside [[languages]]; left out, nobody is told.",
+        "beside [[languages]]; left out, the page does not know it.",
         read_language,
         table="study",
         default="",
@@ -128,7 +128,7 @@ class Study:
     plan_settings: tuple[str, ...] = ()
     languages: tuple[Texts, ...] = ()  # the same texts in other languages
     relay: Relay | None = None  # where nodes meet
-    # what people are told before they are asked, and what they agree to
+    # what people read before they answer, and what they agree to
     organiser: Organiser | None = None
     notice: Notice | None = None
     consent: Consent | None = None

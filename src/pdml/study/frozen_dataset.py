@@ -215,7 +215,7 @@ def open_frozen(
 ) -> FrozenData:
     """Map a frozen data set into memory, after every byte and every row was checked.
 
-    ``study_hash`` refuses the data of another contract. ``verify=False`` trusts the bytes and looks
+    ``study_hash`` refuses the data of another study. ``verify=False`` trusts the bytes and looks
     at sizes only, for data that the same process has verified before.
     """
     folder = Path(folder)
@@ -223,7 +223,7 @@ def open_frozen(
     if study_hash is not None and manifest.study != study_hash:
         raise DataError(
             f"{folder} belongs to the study {manifest.study[:12]}..., not to "
-            f"{study_hash[:12]}...: the contracts differ; train by the study.toml that it was "
+            f"{study_hash[:12]}...: the studies differ; train by the study.toml that it was "
             "collected by"
         )
     columns = {name: _map(folder, name, manifest, verify) for name in _DTYPES}

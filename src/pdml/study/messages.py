@@ -234,14 +234,7 @@ def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_
 
 # Bytes
 
-_report = msgspec.json.Decoder(Report)
 _MARKS = 34  # quotation marks of a report: of ten names and seven texts
-_invitation = msgspec.json.Decoder(Invitation)
-_admission = msgspec.json.Decoder(Admission)
-_withdrawal = msgspec.json.Decoder(Withdrawal)
-_withdrawn = msgspec.json.Decoder(Withdrawn)
-_receipt = msgspec.json.Decoder(Receipt)
-_problem = msgspec.json.Decoder(Problem)
 
 
 def encode_report(report: Report) -> bytes:
@@ -254,7 +247,7 @@ def decode_report(data: bytes) -> Report:
     problem.
     """
     try:
-        report: Report = _decode(_report, data, "a report")
+        report: Report = _decode(Report, data, "a report")
     except MessageError:
         # every report says its version: without one it is no report of another
         if b'"version"' in data and (why := FORMAT.refusal_of(data, "the report")):
@@ -296,7 +289,7 @@ def encode_invitation(token: str) -> bytes:
 
 def decode_invitation(data: bytes) -> Invitation:
     """The invitation, its form checked; anything else is a `MessageError` with a problem's code."""
-    invitation: Invitation = _decode(_invitation, data, "an invitation")
+    invitation: Invitation = _decode(Invitation, data, "an invitation")
     if invitation.token and not _ID.fullmatch(invitation.token):
         raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")
     if data.count(b'"') > 4:  # as for a report: the one field twice, or hidden behind an escape
@@ -306,11 +299,8 @@ def decode_invitation(data: bytes) -> Invitation:
 
 def decode_admission(data: bytes) -> Admission | Problem:
     """What a service says to an invitation; a problem as in `decode_answer`."""
-    try:
-        admission: Admission = decode(data, by=_admission.decode)
-    except msgspec.DecodeError:
-        return _safe_problem(_decode(_problem, data, "an admission or a problem"))
-    return admission
+    reply: Admission | Problem = _decode_reply(Admission, data, "an admission")
+    return reply
 
 
 def encode_withdrawal(code: str) -> bytes:
@@ -319,7 +309,7 @@ def encode_withdrawal(code: str) -> bytes:
 
 def decode_withdrawal(data: bytes) -> Withdrawal:
     """The withdrawal, its form checked; anything else is a `MessageError` with a problem's code."""
-    withdrawal: Withdrawal = _decode(_withdrawal, data, "a withdrawal")
+    withdrawal: Withdrawal = _decode(Withdrawal, data, "a withdrawal")
     if not _ID.fullmatch(withdrawal.code):
         raise MessageError("code must be 32 lower-case hex digits", "withdrawal_unknown")
     if data.count(b'"') != 4:
@@ -329,21 +319,17 @@ def decode_withdrawal(data: bytes) -> Withdrawal:
 
 def decode_withdrawn(data: bytes) -> Withdrawn | Problem:
     """What a service says to a withdrawal; a problem as in `decode_answer`."""
-    try:
-        done: Withdrawn = decode(data, by=_withdrawn.decode)
-    except msgspec.DecodeError:
-        return _safe_problem(_decode(_problem, data, "a withdrawal or a problem"))
-    return done
+    reply: Withdrawn | Problem = _decode_reply(Withdrawn, data, "a withdrawal")
+    return reply
 
 
 def decode_answer(data: bytes) -> Receipt | Problem:
     """What a service says about one report; nothing in it can move a terminal's cursor, and a known
     problem has our own title.
     """
-    try:
-        receipt: Receipt = decode(data, by=_receipt.decode)
-    except msgspec.DecodeError:
-        return _safe_problem(_decode(_problem, data, "a receipt or a problem"))
+    receipt: Receipt | Problem = _decode_reply(Receipt, data, "a receipt")
+    if isinstance(receipt, Problem):
+        return receipt
     patterns = (
         (_ID, receipt.id),
         (_HASH, receipt.study),
@@ -392,9 +378,16 @@ def max_report_bytes(width: int) -> int:
     return 4 * ((4 * width + 2) // 3) + 1024
 
 
-def _decode(decoder: Any, data: bytes, what: str) -> Any:
+def _decode_reply(kind: type, data: bytes, what: str) -> Any:
     try:
-        return decode(data, by=decoder.decode)
+        return decode(data, kind)
+    except msgspec.DecodeError:
+        return _safe_problem(_decode(Problem, data, f"{what} or a problem"))
+
+
+def _decode(kind: type, data: bytes, what: str) -> Any:
+    try:
+        return decode(data, kind)
     except msgspec.DecodeError as error:
         # msgspec's text names fields and types; it never quotes values, which may be somebody's.
         raise MessageError(f"the message is not {what}: {error}") from None

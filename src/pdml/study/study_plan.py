@@ -1,4 +1,4 @@
-"""What a study tells a planner before anybody has answered: sizes, a budget, and coins."""
+"""What a planner knows of a study before anybody has answered: sizes, a budget, and menus."""
 
 from collections.abc import Sequence
 

@@ -23,7 +23,7 @@ LintMessage = tuple[int, str]  # line and sentence
 
 @dataclass(frozen=True, kw_only=True)
 class LintResult:
-    """What a file is, and everything that was found in it, by line.
+    """What a file is, and every message about it, by line.
 
     A study with mistakes is one by which nobody may be asked, or under which nobody may train.
     """

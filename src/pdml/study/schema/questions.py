@@ -24,7 +24,7 @@ from pdml.study.schema.toml_lines import Path
 from pdml.study.schema.validation import ABSENT, Lookalikes, ValidationErrors, format_path
 from pdml.tables import MISSING
 
-# below, a label weighs hundreds of times one that is told; above, nothing is randomised
+# below, a label weighs hundreds of times one that is sent as it is; above, nothing is randomised
 EPSILONS = (0.01, 20.0)
 MOST_CHOICES = 10
 MOST_LEVELS = 1_000

@@ -161,7 +161,7 @@ def read_topology(errors: ValidationErrors, value: object, names: Sequence[str])
     elif "kind" in table:
         if table["kind"] not in list(Topology):
             kinds = " or ".join(repr(str(kind)) for kind in Topology)
-            why = "anything else is said by edges"
+            why = "anything else is written as edges"
             errors.reject((*at, "kind"), f"be {kinds}", table["kind"], why)
         elif table["kind"] == Topology.COMPLETE:
             return tuple(combinations(names, 2))
@@ -194,7 +194,7 @@ def _edges(errors: ValidationErrors, at: Path, value: object, names: Sequence[st
                 errors.reject((*at, i), "link servers that are not linked yet", pair)
             links.add(frozenset(pair))
     edges = _ordered((tuple(pair) for pair in links), names)
-    # a misspelt name would be told twice
+    # a misspelt name would be reported twice
     if len(errors.mistakes) == before and (lonely := _cut_off(names, edges)):
         apart = f"but {quote_names(lonely)} cannot be reached from {names[0]!r}"
         errors.add(at, f"{format_path(at)} must connect all servers, {apart}")

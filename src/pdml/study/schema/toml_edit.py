@@ -23,8 +23,8 @@ def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, so
     for entry in entries:
         positions = {server.name: i for i, server in enumerate(study.servers)}
         if entry.name in positions:
-            place = positions[entry.name]
-            old = study.servers[place]
+            index = positions[entry.name]
+            old = study.servers[index]
             if old.signing_key and old != replace(entry, url=old.url) and not revision:
                 raise InvalidInput(
                     f"{source} pins other keys for {entry.name} already: --revision "
@@ -32,8 +32,8 @@ def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, so
                 )
             entry = replace(entry, url=entry.url or old.url)
             keys = {"signing_key": entry.signing_key, "sealing_key": entry.sealing_key}
-            text = _set(text, ("servers", place), keys, source)
-            wanted = (*study.servers[:place], entry, *study.servers[place + 1 :])
+            text = _set(text, ("servers", index), keys, source)
+            wanted = (*study.servers[:index], entry, *study.servers[index + 1 :])
             study = _read_back(text, replace(study, servers=wanted), source)
         else:
             text, study = _append_server(text, entry, source)

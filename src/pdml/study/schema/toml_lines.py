@@ -71,9 +71,9 @@ def line_of(path: Path, where: Mapping[Path, int]) -> int:
 
 def _located(message: str, text: str) -> tuple[str, int]:
     """tomllib says "... (at line 3, column 7)" or "... (at end of document)"."""
-    reason, _, place = message.rpartition(" (at ")
-    if place.startswith("line "):
-        line, column = (int("".join(filter(str.isdigit, part))) for part in place.split(","))
+    reason, _, position = message.rpartition(" (at ")
+    if position.startswith("line "):
+        line, column = (int("".join(filter(str.isdigit, part))) for part in position.split(","))
         return f"{reason[:1].lower()}{reason[1:]} (column {column})", line
     return f"{reason[:1].lower()}{reason[1:]} (at the end)", text.rstrip("\n").count("\n") + 1
 

@@ -36,7 +36,7 @@ _TWINS = {  # of one alphabet and case, no two have the same twin: its own words
 _LATIN = str.maketrans("".join(_TWINS), "".join(_TWINS.values()))
 
 Mistake = tuple[Path, str]
-# the value of a key that is not there, which is told once, where its table is read
+# the value of a key that is not there, which is reported once, where its table is read
 ABSENT = object()
 
 
