@@ -233,8 +233,8 @@ class PrivacyUtilityWarning(UserWarning):
 
 
 class ClippingWarning(UserWarning):
-    """Nothing is declared, and many rows are far longer than ``norm_bound``: shrunk to it they can
-    have lost most of what they tell.
+    """Nothing is declared, and many rows are far longer than ``norm_bound``: clipped to it they can
+    have lost most of their information.
     """
 
 

@@ -250,9 +250,9 @@ def test_no_budget_lets_more_be_seen_than_it_says(history, colluding):
         assert not book.keeps(budget)
         with pytest.raises(BudgetExceeded):
             book.check(budget)
-        assert not replace(
-            book, events=(event_groups.merge_iterates(history.events),)
-        ).keeps(budget)
+        assert not replace(book, events=(event_groups.merge_iterates(history.events),)).keeps(
+            budget
+        )
         assert last_safe_round(**planned, budget=budget, classes=history.classes) < planned_rounds(
             planned
         )
