@@ -20,6 +20,7 @@ from pdml.study.schema import template
 from pdml.training import sums_release
 
 ROOT = Path(__file__).parents[1]
+SOURCES = {".py", ".js", ".html", ".j2", ".toml", ".yaml", ".service", ".env"}
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -143,6 +144,19 @@ def test_the_architecture_fits_two_screens_and_names_functions_that_exist():
     ways = text.partition("## From a report")[2].partition("## Rules of the map")[0]
     names = set(re.findall(r"`([A-Za-z_]+(?:\.[a-z_]+)?)`", ways))
     assert len(names) > 25 and names - code_names() - {"report.html", "model.json"} == set()
+
+
+def test_pages_that_the_code_names_exist():
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "examples", "deploy")]
+    files = [file for folder in folders for file in folder.rglob("*") if file.suffix in SOURCES]
+    named = {
+        (page, file.name)
+        for file in [*files, ROOT / "Makefile", ROOT / "pyproject.toml"]
+        for page in re.findall(r"docs/[\w/-]+\.md", file.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 40
+    generated = {"docs/reference/study.md"}
+    assert {(p, f) for p, f in named if p not in generated and not (ROOT / p).exists()} == set()
 
 
 def test_the_sizes_of_the_threat_model_are_those_of_the_code():

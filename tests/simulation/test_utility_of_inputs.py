@@ -1,8 +1,8 @@
 """What declared inputs are worth at labels ε = 1, features (1, 10⁻⁶), all others colluding: the
-figures of docs/concepts/encoding.md, less a margin.
+figures of docs/evaluation/choices.md, less a margin.
 
 Noise is simulated from fixed seeds, so nothing here changes by itself. Whoever changes what is drawn
-sees other noise: by the deviations in docs/concepts/encoding.md each test then fails for no reason with the
+sees other noise: by the deviations in docs/evaluation/choices.md each test then fails for no reason with the
 chance that it states.
 """
 

@@ -33,7 +33,7 @@ CONSTANT = 0.2  # the last entry of a row, for the intercept
 MARGIN = 1 - 2.0**-20  # the longest norm: outweighs the rounding of every entry to float32
 _MILLION = 1_000_000
 _UNIT = 1 << 40
-_UNEVEN = 4.0  # chosen on made-up populations (docs/concepts/attributes.md)
+_UNEVEN = 4.0  # chosen on simulated data sets (docs/proofs/attributes.md)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 alike.
 
 The database holds the reports of one study at one server, sealed, while their keys lie in a folder
-(`report_keys`). docs/guide/collect.md tells each row's life.
+(`report_keys`). docs/reference/collector.md tells each row's life.
 """
 
 import os
