@@ -65,7 +65,7 @@ def encoder(levels, how):
         if name in SENSITIVE and how != "clear":
             menu = Menu(menu=(how,), default=how, accept_weak=how > 2.9)
         asked.append(Category(name=name, levels=choices, epsilon=menu))
-    return Encoder(attributes=tuple(asked), version=2)
+    return Encoder(attributes=tuple(asked))
 
 
 def accuracy(how, seed, columns, levels, y):

@@ -32,7 +32,7 @@ rng = np.random.default_rng(0)
 
 SCALES = [(2, 2)] * 21  # a typical value of every column, and a spread that most lie within
 x, y = waveform(SERVERS * RECORDS, rng)
-others = waveform(4000, rng)  # simulated too, so that measuring on them costs nobody anything
+others = waveform(4000, rng)  # made-up too, so that measuring on them costs nobody anything
 owner = np.repeat(np.arange(SERVERS), RECORDS)
 
 # %% [markdown]
@@ -67,8 +67,9 @@ for name, colluding in SETTINGS.items():
 # An organisation that keeps its reports to itself needs no noise on sums, and has a hundred
 # records. Its people's labels are randomised all the same: it never sees the true ones.
 #
-# There is something in between: a *local model*, from an organisation's own exact sums and what the
-# others released. Using it inside releases nothing more; whoever shares it shares exact sums.
+# There is something in between: a model *for the house* (`house=True`), from an organisation's own
+# exact sums and what the others released. Using it inside releases nothing more; whoever shares it
+# shares exact sums.
 
 # %%
 NO_NOISE = TrainingPlan(method="sums", label_noise=0, square_noise=0)
@@ -79,14 +80,14 @@ alone = [
     for server in range(SERVERS)
 ]
 majority = max(np.mean(others[1] == label) for label in np.unique(y))
-print(f"each alone: {np.mean(alone):.1%} right; majority-class baseline: {majority:.1%}")
+print(f"each alone: {np.mean(alone):.1%} right; always the larger class: {majority:.1%}")
 for name in SETTINGS:
-    print(f"{name} might collude: local models {np.mean(house[name]):.1%} right")
+    print(f"{name} might collude: in the house {np.mean(house[name]):.1%} right")
 
 # %% [markdown]
 # ## What it costs to be wrong about it
 #
-# The ledger has a row for every size of coalition. Where one was thought to collude and nine do,
+# The ledger has a line for every size of coalition. Where one was thought to collude and nine do,
 # people's features are less protected than was promised, by as much as the right picture shows; and
 # never without any protection, because the victim's own organisation still added its share.
 
@@ -94,9 +95,9 @@ for name in SETTINGS:
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
 places = np.arange(len(SETTINGS))
 left.bar(places - 0.2, [np.mean(v) for v in shared.values()], 0.38, label="the shared model")
-left.bar(places + 0.2, [np.mean(v) for v in house.values()], 0.38, label="local models")
+left.bar(places + 0.2, [np.mean(v) for v in house.values()], 0.38, label="for the house")
 left.axhline(np.mean(alone), color="black", linestyle="--", label="each alone")
-left.axhline(majority, color="grey", linestyle=":", label="majority-class baseline")
+left.axhline(majority, color="grey", linestyle=":", label="the larger class")
 left.set_xticks(places, SETTINGS)
 left.set(ylim=(0.5, 1), xlabel="who might collude", ylabel="right on new records")
 left.legend(frameon=False, loc="upper left", ncols=2)
@@ -110,4 +111,4 @@ figure.savefig("consortium.svg")
 
 # %% [markdown]
 # Between real organisations: [the consortium](../guide/consortium.md). Why a total can be hidden:
-# [sufficient statistics](../concepts/sums.md).
+# [one exchange of totals](../concepts/sums.md).

@@ -110,7 +110,11 @@ def read_frozen(path, version, newer, tmp_path):
     np.testing.assert_array_equal(data.features, [[0.25, 0.5, 0.5], [0.0, 0.75, 0.5]])
 
 
-FAR = [0.45033989445261113, -0.757405408311135, 0.8451651817945776]  # margins of model-3.json
+FAR = [
+    0.45033989445261113,
+    -0.757405408311135,
+    0.8451651817945776,
+]  # margins of model-1.squares.json
 
 
 def read_model(path, version, newer, tmp_path):
@@ -121,25 +125,26 @@ def read_model(path, version, newer, tmp_path):
     (tmp_path / "model.json").write_text(text)
     model = load_model(tmp_path / "model.json")
     assert model.coefficients.shape == (1, 2) and len(model.privacy["lines"]) == 6
-    if path.name == "model-3.json":  # one column and its square
+    if path.name == "model-1.squares.json":  # one column and its square
         far = model.decision_function(np.array([[-0.9], [0.0], [0.9]]))
         np.testing.assert_allclose(far, FAR, rtol=1e-12)
-    else:
+    elif model.encoder is None:
         assert model.predict(np.array([[1.0, 0.0]])).tolist()[0] in model.classes
-    assert model.house == ("alice" if version == 2 else "")
+    is_local = path.name == "model-1.local.json"
+    assert model.local == ("alice" if is_local else "")
     assert (None if model.expected is None else model.expected.accuracy.high) == (
-        0.75 if version == 2 else None
+        0.75 if is_local else None
     )
-    if path.name == "model-3.second.json":
+    if path.name == "model-1.levels.json":
         jobs = Table(columns={"job": np.array(["farm", "office"])})
         assert model.predict(model.features(jobs)).tolist() == ["True", "False"]
 
 
 HASHES = {
     "study-1.toml": "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b",
-    "study-1.second.toml": "10fef8ba459700338c5ff4693c3d86dd958f8c0fbaea86484b8c74b02e440d7b",
-    "study-1.languages.toml": "dcd23712430365098e2a7c05a371cbfd848c62f2865b6ae3c391b7438d90bdf1",
-    "study-1.sensitive.toml": "30e3b169b49056c0be43f7ae0810da17a38acd11841dff5e01c8b38e46d6e839",
+    "study-1.maps.toml": "8b12853b2a37a4d9a76363bd8e80a453fae3c5b529b7e669730a686dce233ee4",
+    "study-1.languages.toml": "aaf9aa55b8e35c9e609c9577983ebe0397d19e4db5a8e0898f2fefb9b517a916",
+    "study-1.sensitive.toml": "e66d7f9859362b6e9257ae569fd9d178fe45274d88f120c06bcbff6d3883da68",
     "study-1.told.toml": "9a0e8d4a87916b7ecd5dcc2538405830af1f3b3f1a31466ff12f819c6fca1038",
 }
 
@@ -149,9 +154,8 @@ def read_study(path, version, newer, tmp_path):
     if newer:
         text = text.replace("[study]", "[study]\ncolour = 3\nformat = 2")
     study = Study.from_text(text)
-    second = path.name not in ("study-1.toml", "study-1.told.toml")
     known = HASHES[path.name]
-    assert study.hash == known and study.encoder.version == (2 if second else 1)
+    assert study.hash == known
     assert [texts.title for texts in study.languages] == ["Zweite"] * ("languages" in path.name)
     assert Study.from_text(text.replace("[study]", "[study]\nformat = 1")).hash == known
 
@@ -162,8 +166,8 @@ def read_report(path, version, newer, tmp_path):
     id = report_id("3" * 32)
     assert (report.id, report.epsilon, report.label) == (id, 400_000, 0)
     assert encode_report(report) == data
-    if path.name == "report-1.second.json":
-        study = Study.load(STORED / "study-1.second.toml")
+    if path.name == "report-1.maps.json":
+        study = Study.load(STORED / "study-1.maps.toml")
         assert report.study == study.hash
         assert study.decode(features_of(report)) == {"age": 50, "job": "farm"}
         assert features_of(report).tobytes() == study.encode({"age": 50, "job": "farm"}).tobytes()

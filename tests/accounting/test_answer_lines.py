@@ -45,7 +45,7 @@ class Case:
 
     @property
     def encoder(self) -> Encoder:
-        return Encoder(attributes=self.asked, version=2)
+        return Encoder(attributes=self.asked)
 
     @property
     def coins(self) -> tuple[tuple[float, int], ...]:

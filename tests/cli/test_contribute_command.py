@@ -114,7 +114,7 @@ def test_questions_can_be_left_out_and_the_preview_says_so(tmp_path: Path) -> No
     age = Number(name="age", low=18, high=100, typical=45, spread=10, missing="typical")
     job = Category(name="job", levels=("farm", "office"), missing="level")
     steps = Number(name="steps", low=0, high=10**6, typical=6_000, spread=4_000)
-    encoder = Encoder(attributes=(age, job, steps), version=2, maps=(Squares(),))
+    encoder = Encoder(attributes=(age, job, steps), maps=(Squares(),))
     second = replace(STUDY, encoder=encoder, wording={})
     path = tmp_path / "second.toml"
     path.write_text(template.render(second), encoding="utf-8")
@@ -210,7 +210,7 @@ def test_answers_come_from_a_file_and_the_token_from_a_link(
     ("arguments", "told"),
     [
         (("--server", "dave"), "no server 'dave'"),
-        ((), "--server must name your organisation: one of alice, bob, carol"),
+        ((), "--server must say who receives the report: one of alice, bob, carol"),
         (("--server", "http://alice.example"), "https"),
         (("--server", "SELF", "--answer", "age=17"), "'age' must lie in [18, 100], got 17"),
         (("--server", "SELF", "--answer", "age=old"), "'age' must be a number in digits"),
@@ -332,7 +332,7 @@ def test_a_sensitive_answer_is_asked_like_the_secret_one(tmp_path: Path) -> None
     income = Number(
         name="income", low=0, high=9, bins=(4.0,), epsilon=Menu(menu=(0.8,), default=0.8)
     )
-    encoder = Encoder(attributes=(status, income), version=2)
+    encoder = Encoder(attributes=(status, income))
     path = tmp_path / "sensitive.toml"
     secret = replace(STUDY, encoder=encoder, wording={}, plan=None)
     path.write_text(template.render(secret), encoding="utf-8")

@@ -237,7 +237,7 @@ def test_a_study_says_what_is_planned_for(capsys: pytest.CaptureFixture[str], fo
     status = Category(
         name="status", levels=("a", "b", "c"), epsilon=Menu(menu=(0.5, 1.0), default=0.5)
     )
-    encoder = Encoder(attributes=(Number(name="age", low=18, high=100), status), version=2)
+    encoder = Encoder(attributes=(Number(name="age", low=18, high=100), status))
     budget = Budget(features_epsilon=1.0)
     study = replace(STUDY, encoder=encoder, wording={}, budget=budget)
     file = folder / "study.toml"

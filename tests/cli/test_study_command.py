@@ -262,7 +262,7 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         and "text must say something" in out
     )
     study = Study.load("study.toml")
-    assert study.encoder.version == 2 and study.attributes[0] == Number(
+    assert study.attributes[0] == Number(
         name="age", low=18, high=100, typical=45, spread=20, missing="typical"
     )
     assert (study.id, study.title, study.question, study.classes) == (
@@ -656,7 +656,7 @@ def test_show_names_what_is_randomised_and_those_against_whom_the_budget_holds(
     status = Category(name="status", levels=("a", "b"), epsilon=Menu(menu=(0.5, 2.0), default=0.5))
     plan = TrainingPlan(method="sums", label_noise=40.0, square_noise=40.0, colluding=1)
     budget = Budget(features_epsilon=1.0, colluding=1)
-    encoder = Encoder(attributes=(status,), version=2)
+    encoder = Encoder(attributes=(status,))
     changes = {"encoder": encoder, "wording": {}, "plan": plan, "budget": budget}
     path = tmp_path / "secret.toml"
     path.write_text(template.render(replace(STUDY, **changes)), encoding="utf-8")

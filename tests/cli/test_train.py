@@ -19,7 +19,7 @@ from pdml import PDMLClassifier, TrainingPlan, load_model
 from pdml.cli.commands.train_study import train_study
 from pdml.cli.commands.train_table import train_table
 from pdml.encoding.encoder import Category, Encoder, Number
-from pdml.encoding.input_encoding import InputEncoding
+from pdml.encoding.pipeline import Pipeline
 from pdml.simulation.simulation import Simulation
 from pdml.simulation.table_records import CLASSES_LEAK
 from pdml.simulation.table_training import SERVERS
@@ -218,13 +218,13 @@ def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
         Category(name="sex", levels=("female", "male")),
         Number(name="bmi", low=10, high=60),
     )
-    encoder = Encoder(attributes=attributes, version=2)
+    encoder = Encoder(attributes=attributes)
     x = encoder.encode(
         Table(columns={name: table[name].to_numpy() for name in ("age", "sex", "bmi")})
     )
     settings = {"n_servers": 4, "topology": "ring", "norm_bound": 2, "random_state": 3}
     fitted = Simulation(rounds=5, noise_scale=0.5, classes=(False, True), **settings).simulate(
-        InputEncoding(encoder=encoder), x, (table["diagnosis"] == "yes").to_numpy()
+        Pipeline(encoder=encoder, norm_bound=2), x, (table["diagnosis"] == "yes").to_numpy()
     )
     np.testing.assert_array_equal(load_model("model.json").coefficients, fitted.coef_)
     assert load_model("model.json").privacy == fitted.model_.privacy

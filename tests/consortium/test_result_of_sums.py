@@ -110,7 +110,7 @@ def test_last_digits_of_another_machine_need_leave(result, change):
         lambda values: values["expected"]["accuracy"].update(low=0.0),
         moved(-1e6),
         lambda values: values.update(norm_bound=1.0000001),
-        lambda values: values.update(house="alice"),
+        lambda values: values.update(local="alice"),
         lambda values: values["provenance"].update(job="job-2"),
         lambda values: values["privacy"]["lines"][0].update(epsilon=0.1),
         lambda values: values["coefficients"][0].append(0.0),

@@ -99,7 +99,7 @@ INCOME = Number(
 )
 SECRETS = replace(
     TOLD,
-    encoder=Encoder(attributes=(STATUS, STUDY.attributes[0], INCOME), version=2),
+    encoder=Encoder(attributes=(STATUS, STUDY.attributes[0], INCOME)),
     wording={
         "status": Wording(label="Are you married?"),
         "age": Wording(label="How old are you?", help="In years."),
@@ -108,7 +108,7 @@ SECRETS = replace(
 )
 ALL_SECRET = replace(
     SECRETS,
-    encoder=Encoder(attributes=(STATUS, INCOME), version=2),
+    encoder=Encoder(attributes=(STATUS, INCOME)),
     wording={name: SECRETS.wording[name] for name in ("status", "income")},
 )
 _ASKED = {

@@ -21,9 +21,10 @@ SOURCES = {
         "page.html",
         "device.js",
         "encoding.js",
-        "i18n.js",
+        "sentences.js",
+        "words.js",
         "form.js",
-        "notice.js",
+        "told.js",
         "page.js",
     )
 }

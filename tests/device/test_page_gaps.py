@@ -26,7 +26,7 @@ STEPS = Number(name="steps", low=0, high=100_000, whole=True, typical=6_000, spr
 MADE = (Squares(), Products(pairs=(("age", "steps"),)), Fourier(count=5, seed=3))
 SECOND = replace(
     FORM,
-    encoder=Encoder(attributes=(AGE, SEX, REGION, STEPS), version=2, maps=MADE),
+    encoder=Encoder(attributes=(AGE, SEX, REGION, STEPS), maps=MADE),
     wording={name: FORM.wording[name] for name in ("age", "sex", "region")},
 )
 

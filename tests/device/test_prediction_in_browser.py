@@ -30,7 +30,7 @@ AGE = Number(name="age", low=18, high=100, whole=True, missing="typical")
 STATUS = Category(name="status", levels=("single", "married"), missing="level", epsilon=MENU)
 INCOME = Number(name="income", low=0, high=200, bins=(20, 50, 100), epsilon=MENU)
 MAPS = ({"map": "bins", "columns": ["age"], "count": 3},)
-ENCODER = Encoder(attributes=(AGE, STATUS, REGION, INCOME), version=2, maps=MAPS)  # type: ignore[arg-type]
+ENCODER = Encoder(attributes=(AGE, STATUS, REGION, INCOME), maps=MAPS)  # type: ignore[arg-type]
 ASKED = replace(
     STUDY, encoder=ENCODER, wording={"age": Wording(label="How old are you?", help="In years.")}
 )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.encoding import fourier, maps, scaling
-from pdml.encoding.expansion import Expansion
+from pdml.encoding import maps, scaling
+from pdml.encoding.encoder import Expansion
 from pdml.encoding.maps import Bins, Fourier, Inputs, Products, Squares
 from pdml.errors import InvalidInput
 
@@ -103,7 +103,7 @@ def test_the_formulas():
     assert Bins(count=4).inner == (-1.0, 0.0, 1.0)
     third = Bins(columns=("b",), count=4).apply(e, inputs)
     np.testing.assert_array_equal(third, [[-0.25, 0.75, -0.25, -0.25], [-0.25, -0.25, -0.25, 0.75]])
-    w = fourier.directions(5, 2, 2, 0.7)
+    w = maps.directions(5, 2, 2, 0.7)
     angle = 2 * np.pi * e @ w.T
     made = Fourier(count=3, seed=5).apply(e, inputs)
     wanted = np.column_stack([np.cos(angle[:, 0]), np.sin(angle[:, 0]), np.cos(angle[:, 1])])
@@ -114,17 +114,17 @@ def test_the_formulas():
 def test_a_wave_is_a_cosine(t):
     whole = np.array([t])
     np.testing.assert_allclose(
-        fourier.wave(whole), np.cos(2 * np.pi * (t - np.floor(t))), atol=1e-11, rtol=0
+        maps.wave(whole), np.cos(2 * np.pi * (t - np.floor(t))), atol=1e-11, rtol=0
     )
 
 
 def test_directions_come_from_the_seed_by_integers_alone():
     digest = hashlib.sha256(b"pdml-fourier 7 1 2").digest()
     words = sum(digest[k] * 256 + digest[k + 1] for k in range(0, 32, 2))
-    found = fourier.directions(7, 2, 3, 0.7)
+    found = maps.directions(7, 2, 3, 0.7)
     exact = (words - 524280) / (75674 * 2 * np.pi * 0.7)
     assert abs(found[1, 2] - exact) <= 0.5 / 65536 and (found * 65536 % 1 == 0).all()
-    np.testing.assert_array_equal(found, fourier.directions(7, 5, 9, 0.7)[:2, :3])  # of any size
+    np.testing.assert_array_equal(found, maps.directions(7, 5, 9, 0.7)[:2, :3])  # of any size
 
 
 def test_waves_are_the_gaussian_kernel():

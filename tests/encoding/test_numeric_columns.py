@@ -10,11 +10,11 @@ import scipy.sparse as sp
 
 from pdml import Encoding, PDMLClassifier, TrainingPlan, load_model
 from pdml.encoding import scaling
-from pdml.encoding.encoder import Encoder
+from pdml.encoding.encoder import Encoder, Number
+from pdml.encoding.encoding import RANGES_LEAK, SCALES_LEAK
 from pdml.encoding.maps import Fourier, Squares
-from pdml.encoding.numeric_columns import RANGES_LEAK, SCALES_LEAK, NumericColumns, prepare_rows
+from pdml.encoding.pipeline import Pipeline
 from pdml.errors import ClippingWarning, DataError, InvalidInput
-from pdml.model.model import Model
 
 SUMS = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
 SCALES = [(50, 15), (3e4, 2e4)]
@@ -44,6 +44,13 @@ ENCODING = {"scales": "feature_scales", "ranges": "feature_ranges"}
 ENCODING |= {"levels": "feature_levels", "maps": "feature_map"}
 
 
+def numbers(names, scales, **options):
+    ends = {"low": -np.inf, "high": np.inf}
+    pairs = zip(names, scales, strict=True)
+    columns = tuple(Number(name=name, **ends, typical=t, spread=s) for name, (t, s) in pairs)
+    return Encoder(attributes=columns, **options)
+
+
 def fitted(x, y, **settings):
     settings = {ENCODING.get(name, name): value for name, value in settings.items()}
     settings = {"n_servers": 3, "plan": SUMS, "classes": (0, 1), "random_state": 0} | settings
@@ -69,11 +76,11 @@ def test_declared_scales_find_what_raw_columns_hide():
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_rows_are_those_of_the_formula(kind):
     x, _ = people(5)
-    given = NumericColumns(names=("age", "income"), scales=np.array(SCALES), maps=(Squares(),))
-    rows, shrunk = given.rows(x.astype(kind), norm_bound=2.0, constant=True)
-    entries = given.expansion.apply(scaling.standardised(x.astype(kind), *np.array(SCALES).T))
+    encoder = numbers(("age", "income"), SCALES, maps=(Squares(),))
+    rows, clipped = Pipeline(encoder=encoder, norm_bound=2.0).rows(x.astype(kind))
+    entries = encoder.expansion.apply(scaling.standardised(x.astype(kind), *np.array(SCALES).T))
     wanted, count = scaling.scale_and_clip(entries, 4.0, bound=2.0)
-    assert rows.dtype == kind and shrunk == count
+    assert rows.dtype == kind and clipped == count
     np.testing.assert_allclose(rows, wanted, rtol=1e-6)
     assert (np.linalg.norm(rows.astype(float), axis=1) <= 2.0).all()
 
@@ -90,9 +97,9 @@ def test_the_norm_bound_is_the_unit():
 def test_sparse_and_dense_agree_where_zero_is_typical():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 5)) * (rng.random((400, 5)) < 0.3) * 4
-    given = NumericColumns(names=tuple("abcde"), scales=np.array([(0.0, 2.0)] * 5))
-    dense, first = given.rows(x, norm_bound=1.0, constant=True)
-    sparse, second = given.rows(sp.csr_array(x), norm_bound=1.0, constant=True)
+    pipeline = Pipeline(encoder=numbers("abcde", [(0.0, 2.0)] * 5))
+    dense, first = pipeline.rows(x)
+    sparse, second = pipeline.rows(sp.csr_array(x))
     assert sp.issparse(sparse) and first == second
     np.testing.assert_allclose(sparse.toarray(), dense, atol=1e-6)
 
@@ -103,7 +110,7 @@ def test_sparse_and_dense_agree_where_zero_is_typical():
         ({"scales": [(1, 2)] * 2}, "typical values of 0"),
         ({"scales": [(0, 2)] * 2, "maps": Squares()}, "left out for a sparse X"),
         ({"ranges": [(1, 2)] * 2}, "must start at 0"),
-        ({"scales": [(0, 2)] * 2, "ranges": [(1, 2)] * 2}, "must hold 0"),
+        ({"scales": [(0, 2)] * 2, "ranges": [(1, 3)] * 2}, "typical of 'x0' must lie in its range"),
     ],
 )
 def test_zeros_of_a_sparse_x_are_not_filled_in(settings, sentence):
@@ -139,11 +146,14 @@ def test_what_comes_from_the_data_is_named():
 def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
     x, y = people()
     x = np.abs(np.column_stack([x * [1.000123, 1.0123], np.full(len(x), 4358.73)]))
-    kept = fitted(sp.csr_array(x) if sparse else x, y, **{setting: "from_data"}).model_.inputs
-    numbers = {*np.ravel(kept["scales"])} | {*np.ravel(kept["ranges"] or ())} - {0.0}
+    model = fitted(sp.csr_array(x) if sparse else x, y, **{setting: "from_data"}).model_
+    columns = model.encoder["attributes"]
+    ranges = [column["range"] for column in columns if "range" in column]
+    scales = [(column["typical"], column["spread"]) for column in columns]
+    numbers = {*np.ravel(scales)} | {*np.ravel(ranges)} - {0.0}
     assert not numbers & {*x.ravel()} and not numbers & {*np.median(x, axis=0), *x.std(axis=0)}
     if setting == "ranges":
-        low, high = np.array(kept["ranges"]).T
+        low, high = np.array(ranges).T
         assert (low <= x.min(axis=0)).all() and (x.max(axis=0) <= high).all()
         assert (high - low <= 1.3 * np.where(np.ptp(x, axis=0) == 0, x[0], np.ptp(x, axis=0))).all()
 
@@ -158,7 +168,7 @@ def test_ranges_from_data_pass_over_gaps():
 def test_a_sparse_column_of_zeros_has_a_range():
     x, y = people()
     x = sp.csr_array(np.column_stack([np.abs(x), np.zeros(len(x))]))
-    assert fitted(x, y, ranges="from_data").model_.inputs["ranges"][2] == [0.0, 1.0]
+    assert fitted(x, y, ranges="from_data").model_.encoder["attributes"][2]["range"] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -195,46 +205,25 @@ def test_maps_widen_the_model_and_its_plan(tmp_path):
         model = fitted(x, y, scales=SCALES, maps=given)
         assert model.score(x, y) > 0.85 > 0.75 > line.score(x, y)
         assert model.model_.feature_names[:4] == ("x0", "x1", "x0^2", "x1^2")
-        assert model._place.width == model.coef_.shape[1] + 1  # what the plan counts
+        assert model._spec.width == model.coef_.shape[1] + 1  # what the plan counts
         model.model_.save(tmp_path / "model.json")
         loaded = load_model(tmp_path / "model.json")
         np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
 
 
-def test_a_model_that_says_no_more_is_written_as_before(tmp_path):
+def test_a_damaged_encoder_is_refused(tmp_path):
     x, y = people(60)
-    plain, scaled = fitted(x / 1e6, y), fitted(x, y, scales=SCALES)
-    said = [json.loads(each._bare.to_bytes())["format"] for each in (plain, scaled)]
-    assert said == ["pdml-model/1", "pdml-model/3"]
-    path = tmp_path / "model.json"
-    scaled.model_.save(path)
+    scaled, path = fitted(x, y, scales=SCALES), tmp_path / "model.json"
     for change, sentence in (
-        ({"scales": [[0, 1]]}, "each of the 2 features"),
-        ({"maps": [{"map": "squares"}]}, "inputs for 4 features and coefficients for 2"),
+        ({"attributes": []}, "an encoder that no training has: attributes must be one or more"),
+        ({"maps": [{"map": "squares"}]}, "an encoder of 4 features and coefficients for 2"),
         ({"more": 1}, "exactly the keys"),
     ):
         card = json.loads(scaled.model_.to_bytes())
-        card["inputs"] |= change
+        card["encoder"] |= change
         path.write_text(json.dumps(card))
         with pytest.raises(DataError, match=sentence):
             load_model(path)
-
-
-def test_ranges_of_an_older_model_keep_their_meaning(tmp_path):
-    """[low, high] is mapped to [0, 1], a constant 1 is appended."""
-    old = Model(
-        classes=(0, 1),
-        coefficients=np.array([[3.0, -1.0]]),
-        intercepts=np.array([-2.0]),
-        norm_bound=1.0,
-        fit_intercept=True,
-        ranges=np.array([[0.0, 10.0], [0.0, 2.0]]),
-    )
-    assert json.loads(old.to_bytes())["format"] == "pdml-model/1"
-    old.save(tmp_path / "old.json")
-    row = np.array([0.5, 0.5, 1.0]) / np.sqrt(1.5)
-    margin = load_model(tmp_path / "old.json").decision_function(np.array([[5.0, 1.0]]))
-    np.testing.assert_allclose(margin, row @ [3.0, -1.0, -2.0], rtol=1e-12)
 
 
 def test_rows_that_are_only_a_little_longer_do_not_warn():
@@ -321,12 +310,13 @@ def test_a_frame_of_plain_numbers_needs_no_encoder():
     assert Encoding().needs_encoder(frame(gaps=0)[0])
 
 
-def test_an_encoder_of_version_2_makes_rows_of_its_own():
+def test_a_model_has_the_rows_of_its_encoder():
     table, y = frame()
     model = fitted(table, y, **FRAME).model_
     entries = model.features(table)
     encoder = Encoder.from_dict(model.encoder)
-    rows, _ = prepare_rows(entries, norm_bound=1.0, fit_intercept=True, encoder=encoder)
-    np.testing.assert_array_equal(rows, scaling.scale_and_clip(entries, encoder.mass)[0])
+    rows, _ = Pipeline(encoder=encoder).rows(entries.matrix)
+    np.testing.assert_array_equal(rows, scaling.scale_and_clip(entries.matrix, encoder.mass)[0])
     weights = np.append(model.coefficients[0], model.intercepts[0])
     np.testing.assert_allclose(model.decision_function(entries), rows @ weights, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(table), model.predict(entries))

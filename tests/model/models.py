@@ -6,7 +6,7 @@ import numpy as np
 
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Bins, Fourier, Products, Squares
-from pdml.encoding.numeric_columns import NumericColumns
+from pdml.encoding.pipeline import unnamed
 from pdml.model.model import Model
 
 _TOWN = Category(name="town", levels=("Öhringen", "Ulm", "Aalen"))
@@ -18,16 +18,12 @@ MAPS = (
     Fourier(count=7, scale=0.9, seed=3),
 )
 ENCODERS = {
-    "version 1": Encoder(
-        attributes=(Number(name="age", low=18, high=100, whole=True), _TOWN, _YEAR)
-    ),
+    "ranges": Encoder(attributes=(Number(name="age", low=18, high=100, whole=True), _TOWN, _YEAR)),
     "scales": Encoder(
         attributes=(Number(name="age", low=18, high=100, typical=40, spread=15), _TOWN, _YEAR),
-        version=2,
     ),
     "maps": Encoder(
         attributes=(Number(name="age", low=0, high=200, typical=40, spread=15), _TOWN, _YEAR),
-        version=2,
         maps=MAPS,
     ),
     "gaps": Encoder(
@@ -36,7 +32,6 @@ ENCODERS = {
             Category(name="town", levels=_TOWN.levels, missing="level"),
             _YEAR,
         ),
-        version=2,
     ),
 }
 RANGES = np.array([[0.0, 1.0], [-5.0, 5.0], [1e9, 1e9 + 3], [2.0, 2.5]])
@@ -58,7 +53,7 @@ def model(
 
 
 def trained_on_a_table(
-    rng: np.random.Generator, classes: tuple[Any, ...] = ("ja", "nein"), kind: str = "version 1"
+    rng: np.random.Generator, classes: tuple[Any, ...] = ("ja", "nein"), kind: str = "ranges"
 ) -> Model:
     encoder = ENCODERS[kind]
     names, width = encoder.feature_names, encoder.n_features
@@ -67,28 +62,41 @@ def trained_on_a_table(
 
 
 SCALES = np.array([[0.5, 0.5], [0.0, 2.0], [1e9 + 1, 1.0], [2.2, 0.1]])
-_NAMES = ("x0", "x1", "x2", "x3")
-INPUTS = {
-    "scales": NumericColumns(names=_NAMES, scales=SCALES),
-    "scales and ranges": NumericColumns(names=_NAMES, scales=SCALES, ranges=RANGES),
-    "maps": NumericColumns(
-        names=_NAMES,
-        scales=SCALES,
-        maps=(
-            Squares(keep=False),
-            Products(pairs=(("x0", "x1"), ("x2", "x3"))),
-            Bins(columns=("x1", "x3"), edges=(-1.0, 0.5)),
-            Fourier(columns=("x0", "x1"), count=4),
+MAPS_OF_NUMBERS = (
+    Squares(keep=False),
+    Products(pairs=(("x0", "x1"), ("x2", "x3"))),
+    Bins(columns=("x1", "x3"), edges=(-1.0, 0.5)),
+    Fourier(columns=("x0", "x1"), count=4),
+)
+
+
+def numbers(names: Any, *, ranges: Any = None, scales: Any = SCALES, maps: Any = ()) -> Encoder:
+    """Columns of numbers; without ranges they have no limits."""
+    ends = [(-np.inf, np.inf)] * len(names) if ranges is None else ranges.tolist()
+    return Encoder(
+        attributes=tuple(
+            Number(name=name, low=low, high=high, typical=typical, spread=spread)
+            for name, (low, high), (typical, spread) in zip(
+                names, ends, scales.tolist(), strict=True
+            )
         ),
-    ),
+        maps=maps,
+    )
+
+
+INPUTS: dict[str, dict[str, Any]] = {
+    "scales": {},
+    "scales and ranges": {"ranges": RANGES},
+    "maps": {"maps": MAPS_OF_NUMBERS},
 }
 
 
 def _declared(kind: str) -> dict[str, Any]:
     """Fields of a model of rows."""
-    if kind in INPUTS:
-        return {"inputs": INPUTS[kind].to_dict(), "width": INPUTS[kind].expansion.width}
-    return {"ranges": RANGES if kind == "ranges" else None}
+    if kind not in INPUTS:
+        return {}
+    encoder = numbers(unnamed(4), **INPUTS[kind])
+    return {"encoder": encoder.to_dict(), "width": encoder.n_features}
 
 
 SHAPES = {
@@ -98,7 +106,7 @@ SHAPES = {
         "norm_bound": bound,
         **_declared(kind),
     }
-    for kind in ("nothing", "ranges", *INPUTS)
+    for kind in ("nothing", *INPUTS)
     for classes, bias, bound in (
         ((0, 1), True, 1.0),
         ((0, 1), False, 2.5),

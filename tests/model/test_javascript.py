@@ -12,8 +12,9 @@ import pytest
 from models import (
     ENCODERS,
     INPUTS,
-    RANGES,
+    SCALES,
     model,
+    numbers,
     people,
     rows,
     small_rows,
@@ -21,7 +22,7 @@ from models import (
 )
 
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
-from pdml.encoding.numeric_columns import NumericColumns
+from pdml.encoding.pipeline import unnamed
 from pdml.errors import InvalidInput
 from pdml.model.export.javascript import device_pipeline
 from pdml.model.model import Model
@@ -41,11 +42,10 @@ _TOWN = Category(name="town", levels=("Öhringen", "Ulm", "Aalen"), missing="lev
 _INCOME = Number(name="income", low=0, high=200, bins=(20, 50, 100), missing="level", epsilon=MENU)
 _SEX = Category(name="sex", levels=("female", "male"), epsilon=MENU)
 SENSITIVE = {
-    "some": Encoder(attributes=(_TOWN, _AGE, _INCOME), version=2),
-    "all": Encoder(attributes=(_SEX, _INCOME), version=2),
+    "some": Encoder(attributes=(_TOWN, _AGE, _INCOME)),
+    "all": Encoder(attributes=(_SEX, _INCOME)),
     "with maps": Encoder(
         attributes=(_INCOME, _AGE, _SEX),
-        version=2,
         maps=({"map": "squares"}, {"map": "fourier", "count": 5, "seed": 2}),  # type: ignore[arg-type]
     ),
 }
@@ -100,20 +100,13 @@ def test_what_a_study_randomises_counts_as_it_is(kind, classes):
 
 @needs_engine
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("kind", [*INPUTS, "ranges"])
+@pytest.mark.parametrize("kind", INPUTS)
 def test_columns_of_numbers(kind, bias):
-    names = ("x0", "x1", "x2", "x3") if kind == "maps" else ("a", "b", "c", "__proto__")
-    if kind == "ranges":
-        fields: dict[str, Any] = {"ranges": RANGES, "feature_names": names}
-    else:
-        columns = INPUTS[kind]
-        if kind == "maps":  # names stand in its maps: one more column makes them a table's
-            names = (*names, "last")
-            scales = np.vstack([columns.scales, [0.0, 1.0]])
-            columns = NumericColumns(names=names, scales=scales, maps=columns.maps)
-        else:
-            columns = NumericColumns(names=names, scales=columns.scales, ranges=columns.ranges)
-        fields = {"inputs": columns.to_dict(), "width": columns.expansion.width}
+    names, scales = ("a", "b", "c", "__proto__"), SCALES
+    if kind == "maps":  # names stand in its maps: one more column makes them a table's
+        names, scales = (*unnamed(4), "last"), np.vstack([SCALES, [0.0, 1.0]])
+    encoder = numbers(names, scales=scales, **INPUTS[kind])
+    fields = {"encoder": encoder.to_dict(), "width": encoder.n_features}
     ours = model(RNG, classes=("a", "b", "c"), fit_intercept=bias, norm_bound=2.5, **fields)
     for x in (rows(RNG), small_rows(RNG), np.zeros((1, 4))):
         wide = np.hstack([x, RNG.normal(size=(len(x), len(names) - 4))])
@@ -122,7 +115,7 @@ def test_columns_of_numbers(kind, bias):
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"feature_names": ("a", "b", "c", "d")}, {"inputs": INPUTS["scales"].to_dict()}],
+    [{}, {"feature_names": ("a", "b", "c", "d")}, {"encoder": numbers(unnamed(4)).to_dict()}],
     ids=["nothing", "names alone", "numbered columns"],
 )
 def test_a_model_that_declares_no_questions_is_refused(fields):

@@ -84,6 +84,6 @@ def test_a_table_s_model_takes_a_dataframe_and_joins_the_run_that_is_active(mlfl
     np.testing.assert_array_equal(found["probability ja"], ours.predict_proba(x)[:, 0])
 
 
-def test_a_model_for_the_house_is_refused():
-    with pytest.raises(InvalidInput, match="house of alice"):
-        log_model(model(RNG, classes=(0, 1), house="alice"))
+def test_a_local_model_is_refused():
+    with pytest.raises(InvalidInput, match="local model of alice"):
+        log_model(model(RNG, classes=(0, 1), local="alice"))

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from pdml import PDMLClassifier, load_model
-from pdml.encoding.numeric_columns import prepare_rows
+from pdml.encoding.encoder import Encoder, Number
+from pdml.encoding.pipeline import Pipeline
 from pdml.errors import DataError
 from pdml.model.model import THIS_TRAINING
 from pdml.research.datasets import twonorm
+
+ONE = {"attributes": [{"kind": "number", "name": "x0", "range": [0, 1]}]}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,8 @@ def change(saved, **fields):
         ({"format": "pdml-model/9"}, "a pdml newer than"),
         ({"coefficients": []}, "not a rectangular table"),
         ({"coefficients": [[1.0], [2.0]]}, "2 rows of coefficients for 2 classes"),
-        ({"coefficients": [[1.0, 2.0]], "ranges": [[0, 1]]}, "ranges for 1 features"),
+        ({"encoder": {"attributes": []}}, "an encoder that no training has"),
+        ({"encoder": ONE}, "an encoder of 1 features and coefficients for 20"),
         ({"classes": ["only"]}, "for 1 classes"),
         ({"norm_bound": -1.0}, "norm bound that is not positive"),
         ({"surprise": 1}, "unknown field"),
@@ -93,8 +97,9 @@ def test_the_wrong_number_of_features_is_refused(saved):
 def test_preparing_is_rowwise():
     """Scaling, bias and clipping look at one record and public settings only."""
     x = np.random.default_rng(0).normal(size=(50, 3)) * 5
-    ranges = np.array([[-1.0, 1.0]] * 3)
-    whole, _ = prepare_rows(x, norm_bound=1.0, fit_intercept=True, ranges=ranges)
+    numbers = tuple(Number(name=f"x{k}", low=-1, high=1) for k in range(3))
+    pipeline = Pipeline(encoder=Encoder(attributes=numbers))
+    whole, _ = pipeline.rows(x)
     for j in range(50):
-        alone, _ = prepare_rows(x[j : j + 1], norm_bound=1.0, fit_intercept=True, ranges=ranges)
+        alone, _ = pipeline.rows(x[j : j + 1])
         np.testing.assert_array_equal(alone[0], whole[j])

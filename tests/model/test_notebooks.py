@@ -30,10 +30,10 @@ def test_a_model_of_few_words_is_shown_as_well():
         norm_bound=1.0,
         fit_intercept=True,
         feature_names=("age", "<i>sex"),
-        house="alice",
+        local="alice",
     )
     page = bare._repr_html_()
-    assert "for the house of alice: not to be shared" in page and "does not say what" in page
+    assert "for alice alone: do not publish it" in page and "does not say what" in page
     assert '<th scope="col">&lt;no&gt;</th>' in page and "<i>" not in page
 
 

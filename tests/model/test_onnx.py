@@ -68,9 +68,9 @@ def test_the_file_says_what_was_spent_and_where_it_comes_from(tmp_path):
     assert [float(line["epsilon"]) for line in lines] == [line.epsilon for line in ours.lines()]
 
 
-def test_a_model_for_the_house_stays_with_its_owner(tmp_path):
-    model(RNG, classes=(0, 1), house="alice").to_onnx(tmp_path / "house.onnx")
-    assert (tmp_path / "house.onnx").stat().st_mode & 0o777 == 0o600
+def test_a_local_model_stays_with_its_owner(tmp_path):
+    model(RNG, classes=(0, 1), local="alice").to_onnx(tmp_path / "local.onnx")
+    assert (tmp_path / "local.onnx").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_column_cannot_have_the_name_of_what_comes_out():

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import fields
 
 import joblib
 import numpy as np
@@ -13,9 +12,6 @@ from models import ENCODERS, SHAPES, model, people, rows, small_rows, trained_on
 from scipy.sparse import csr_array
 
 from pdml import PDMLClassifier
-from pdml.errors import InvalidInput
-from pdml.model import prediction_pipeline
-from pdml.model.model import Model
 from pdml.research.datasets import twonorm
 from pdml.tables import Table
 
@@ -75,7 +71,7 @@ def test_what_the_model_refuses_is_refused():
         with pytest.raises((ValueError, TypeError)):
             pipeline.predict(wrong)
     cells = pd.DataFrame(people(RNG, 3))
-    for kind in ("version 1", "maps"):
+    for kind in ("ranges", "maps"):
         table = trained_on_a_table(RNG, kind=kind).to_sklearn()
         missing = [cells.assign(**{name: np.nan}) for name in ("age", "year", "town")]
         for wrong in (cells.drop(columns="age"), cells.assign(town="Bonn"), *missing):
@@ -91,17 +87,3 @@ def test_columns_in_another_order_are_noticed():
     np.testing.assert_array_equal(pipeline.predict(frame), fitted.predict(frame))
     with pytest.raises(ValueError, match="order"):
         pipeline.predict(frame.iloc[:, ::-1])
-
-
-def test_every_field_of_a_model_is_translated_or_only_describes_it():
-    known = prediction_pipeline._TRANSLATED | prediction_pipeline._DESCRIBES
-    assert known == {field.name for field in fields(Model)}
-
-
-def test_what_other_programs_would_do_without_is_refused(monkeypatch):
-    monkeypatch.setattr(
-        prediction_pipeline, "_TRANSLATED", prediction_pipeline._TRANSLATED - {"inputs"}
-    )
-    shape = next(name for name in SHAPES if name.startswith("maps"))
-    with pytest.raises(InvalidInput, match="the model's inputs cannot be expressed"):
-        model(RNG, **SHAPES[shape]).to_sklearn()

@@ -22,7 +22,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget
-from pdml.encoding.encoder import LATEST, Category, Encoder, Number
+from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.daemon import process as node_process
@@ -68,7 +68,6 @@ def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
                 Number(name="age", low=18, high=100),
                 Category(name="sex", levels=("female", "male")),
             ),
-            version=LATEST,  # what `pdml study new` writes
         ),
         "servers": tuple(
             ServerEntry(name, f"http://127.0.0.1:{8100 + i}") for i, name in enumerate(names)

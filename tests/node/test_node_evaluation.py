@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -
     with pytest.raises(DataError, match="must be a result of the study"):
         evaluated(home, model=replace(model, provenance={"study_hash": "0" * 64}))
     with pytest.raises(DataError, match="must be a result of the study"):
-        evaluated(home, model=replace(model, house="alice"))
+        evaluated(home, model=replace(model, local="alice"))
     evaluated(home)
     with pytest.raises(JournalError, match="another name"):
         evaluated(home, epsilon=0.5)

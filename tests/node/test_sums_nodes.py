@@ -130,8 +130,8 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         path = federation.homes[name].local_model_path(job)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         houses.append(load_model(path))
-        assert houses[-1].house == name
-        assert "never to be shared" in houses[-1].provenance["keep"]
+        assert houses[-1].local == name
+        assert "never to be shared" in houses[-1].provenance["do_not_publish"]
     weights = [model.coefficients for model in (*houses, load_model(out / "model.json"))]
     assert len({each.tobytes() for each in weights}) == 4
 
@@ -156,7 +156,7 @@ def test_a_node_keeps_its_house_model_by_itself(federation):
         assert stat.S_IMODE(home.local_model_path("first").stat().st_mode) == 0o600
         assert stat.S_IMODE(home.local_model_path("first").parent.stat().st_mode) == 0o700
         kept = load_model(home.local_model_path("first"))
-        assert kept.house == name and "never to be shared" in kept.provenance["keep"]
+        assert kept.local == name and "never to be shared" in kept.provenance["do_not_publish"]
         assert kept.to_bytes() == load_job_result(home, "first").local_model.to_bytes()
 
 

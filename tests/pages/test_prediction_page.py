@@ -118,12 +118,12 @@ def test_it_says_how_good_the_model_is_as_far_as_that_is_known():
 
 
 def test_a_model_for_the_house_says_so():
-    assert "not to be shared" in text(prediction_page(model(house="alice")))
+    assert "not to be shared" in text(prediction_page(model(local="alice")))
     assert "not to be shared" not in text(prediction_page(model()))
 
 
 def test_spreads_are_named_where_there_are_any():
-    scaled = Encoder(attributes=ASKED.attributes, version=2)
+    scaled = Encoder(attributes=ASKED.attributes)
     assert "more than 3 spreads" in text(prediction_page(model(scaled)))
     assert "spreads" not in text(prediction_page(model()))
 

@@ -60,7 +60,7 @@ def asking(plan=MASKED, *, menu=(0.5, 2.0), suggested=0.5, levels=("a", "b", "c"
         name="income", low=0, high=9, bins=(4.0,), epsilon=Menu(menu=(0.8,), default=0.8)
     )
     asked = (Number(name="age", low=18, high=100), status, income)
-    encoder = Encoder(attributes=asked, version=2)
+    encoder = Encoder(attributes=asked)
     return planned(plan, **{"encoder": encoder} | changes)
 
 
@@ -456,9 +456,9 @@ def test_what_cannot_be_stated_is_refused(tmp_path):
     for key, value in wrong.items():
         with pytest.raises(DataError, match=r"model\.json"):
             statement(study, altered(STORED, tmp_path / "model.json", **{key: value}))
-    house = altered(STORED, tmp_path / "house.json", format="pdml-model/2", expected=None)
+    local = altered(STORED, tmp_path / "local_model.json", local="alice")
     with pytest.raises(InvalidInput, match="the local model of alice"):
-        statement(study, altered(house, house, house="alice"))
+        statement(study, local)
 
 
 # Every sentence, at every setting

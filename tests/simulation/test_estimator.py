@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pdml import PDMLClassifier, TrainingPlan
-from pdml.encoding.numeric_columns import RANGES_LEAK
+from pdml.encoding.encoding import RANGES_LEAK
 from pdml.errors import DataError, InvalidInput
 from pdml.research.datasets import adult, raetsch, twonorm
 from pdml.simulation.privacy_session import PrivacyLedgerSession

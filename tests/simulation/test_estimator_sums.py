@@ -12,9 +12,7 @@ import scipy.sparse as sp
 from servers import make_server
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pdml import Budget, PDMLClassifier, TrainingPlan, load_model
-from pdml.encoding import numeric_columns
-from pdml.encoding.numeric_columns import prepare_rows
+from pdml import Budget, Encoding, PDMLClassifier, TrainingPlan, load_model
 from pdml.encoding.scaling import typical_constant
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.randomness import source_named
@@ -64,10 +62,8 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
         feature_scales=scales,
         random_state=5,
     ).fit(x, y, servers=owners)
-    columns, _ = numeric_columns.resolve_columns(
-        x, numeric_columns.unnamed(4), scales=scales, ranges=None, feature_map=None
-    )
-    prepared, _ = prepare_rows(x, norm_bound=1.0, fit_intercept=bias, columns=columns)
+    pipeline, read, _ = Encoding(scales=scales, intercept=bias).resolve(PDMLClassifier(), x, y)
+    prepared, _ = pipeline.rows(read)
     codes, source = labels.codes(y, np.inf, classes), source_named("simulated", 5)
     cuts, total = [0, 75, 150, 225, 300], 0
     for i, (a, b) in enumerate(pairwise(cuts)):
@@ -220,12 +216,14 @@ def test_models_for_the_house_stay_there(data, tmp_path):
     x, y = data
     settings = {"plan": PLAN, "n_servers": 3, "random_state": 0}
     fitted = PDMLClassifier(house=True, **settings).fit(x, y)
-    assert [model.house for model in fitted.house_] == ["server 1", "server 2", "server 3"]
+    assert [model.local for model in fitted.house_] == ["server 1", "server 2", "server 3"]
     path = tmp_path / "house.json"
     fitted.house_[1].save(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = load_model(path)
-    assert loaded.house == "server 2" and "never to be shared" in loaded.provenance["keep"]
+    assert (
+        loaded.local == "server 2" and "never to be shared" in loaded.provenance["do_not_publish"]
+    )
     np.testing.assert_array_equal(loaded.predict(x), fitted.house_[1].predict(x))
     plain = PDMLClassifier(**settings).fit(x, y)
     np.testing.assert_array_equal(plain.coef_, fitted.coef_)  # asking changes nothing else

@@ -95,12 +95,12 @@ def test_each_house_has_a_model_of_its_own(summed, tmp_path):
     trained = train_study(study, data, random_state=SEED)
     assert list(trained.house) == list(NAMES)
     model = trained.house["bob"]
-    assert model.house == "bob" and model.expected is None and model.classes == study.classes
+    assert model.local == "bob" and model.expected is None and model.classes == study.classes
     assert (model.coefficients != trained.model.coefficients).any()
     model.save(tmp_path / "house.json")
     assert (tmp_path / "house.json").stat().st_mode & 0o777 == 0o600
     loaded = load_model(tmp_path / "house.json")
-    assert "never to be shared" in loaded.provenance["keep"]
+    assert "never to be shared" in loaded.provenance["do_not_publish"]
     np.testing.assert_array_equal(loaded.coefficients, model.coefficients)
 
 

@@ -13,7 +13,7 @@ from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.planning.training_plan import SETTINGS, TrainingPlan
 from pdml.study import Consent, Notice, Organiser, ServerEntry, Study, Wording
-from pdml.study.schema.validation import Lookalikes, is_visible
+from pdml.study.schema.lookalikes import Lookalikes, is_visible
 from pdml.tables import MISSING
 
 slugs = st.builds(
@@ -59,7 +59,7 @@ def told(closes: datetime | None) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def numbers(draw: st.DrawFn, name: str, version: int = 1) -> Number:
+def numbers(draw: st.DrawFn, name: str) -> Number:
     whole = draw(st.booleans())
     if whole:
         low = float(draw(st.integers(-(10**9), 10**9)))
@@ -68,22 +68,20 @@ def numbers(draw: st.DrawFn, name: str, version: int = 1) -> Number:
         low = draw(st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float))
         high = low + draw(st.floats(1e-3, 1e9))
     more: dict[str, Any] = {}
-    if version > 1 and draw(st.booleans()):
+    if draw(st.booleans()):
         more["typical"] = draw(st.floats(low, high))
         more["spread"] = (high - low) * draw(st.floats(1e-3, 0.999))
-    if version > 1:
-        more["missing"] = draw(st.sampled_from(["", "typical"]))
+    more["missing"] = draw(st.sampled_from(["", "typical"]))
     return Number(name=name, low=low, high=high, whole=whole, **more)
 
 
 @st.composite
-def encoders(draw: st.DrawFn, versions: tuple[int, ...] = (1, 2)) -> Encoder:
-    version = draw(st.sampled_from(versions))
+def encoders(draw: st.DrawFn) -> Encoder:
     names = draw(several_of(texts.filter(lambda text: "=" not in text), 1, 4))
     several = several_of(levels, 1, 5).map(tuple)
-    gaps = st.sampled_from(["", "level"]) if version > 1 else st.just("")
+    gaps = st.sampled_from(["", "level"])
     attributes = tuple(
-        draw(numbers(name, version))
+        draw(numbers(name))
         if draw(st.booleans())
         else Category(name=name, levels=draw(several), missing=draw(gaps))
         for name in names
@@ -91,9 +89,8 @@ def encoders(draw: st.DrawFn, versions: tuple[int, ...] = (1, 2)) -> Encoder:
     spelt: tuple[str, ...] = draw(st.sampled_from([(), ("?", "NA"), ("", "-9")]))
     return Encoder(
         attributes=attributes,
-        version=version,
-        missing_values=spelt if version > 1 else (),
-        maps=draw(feature_maps(attributes)) if version > 1 else (),
+        missing_values=spelt,
+        maps=draw(feature_maps(attributes)),
     )
 
 

@@ -132,7 +132,7 @@ def test_a_category_with_one_level_is_warned_of(tmp_path: Path) -> None:
     """Where people may leave it out there are two answers."""
     file, one = tmp_path / "study.toml", Category(name="country", levels=("here",))
     for attribute, said in ((one, True), (replace(one, missing="level"), False)):
-        encoder = Encoder(attributes=(Number(name="age", low=18, high=100), attribute), version=2)
+        encoder = Encoder(attributes=(Number(name="age", low=18, high=100), attribute))
         file.write_text(render(replace(ASKING, encoder=encoder, wording={})))
         told = [text for _, text in examine(file).warnings]
         assert any("“country” has one level: everybody" in text for text in told) == said

@@ -32,9 +32,9 @@ MENU = Menu(menu=(0.5, 1.0, 2.0), default=1.0)
 AGE = Number(name="age", low=18, high=100)
 INCOME = Number(name="income", low=0, high=200, bins=(20, 50, 100), epsilon=MENU, missing="level")
 STATUS = Category(name="status", levels=("single", "married", "widowed"), epsilon=MENU)
-ENCODER = Encoder(attributes=(STATUS, AGE, INCOME), version=2)
+ENCODER = Encoder(attributes=(STATUS, AGE, INCOME))
 SENSITIVE = replace(STUDY, encoder=ENCODER, wording={})
-ALL = replace(STUDY, encoder=Encoder(attributes=(STATUS, INCOME), version=2), wording={})
+ALL = replace(STUDY, encoder=Encoder(attributes=(STATUS, INCOME)), wording={})
 ANSWERS = {"status": "married", "age": 34.0, "income": 55.0}
 
 
@@ -64,11 +64,6 @@ def test_what_is_wrong_with_one_is_told(changed, told):
     document["attributes"][2] = {key: value for key, value in income.items() if value is not None}
     with pytest.raises(StudyError, match=told):
         Study.from_document(document)
-
-
-def test_the_first_version_of_the_encoder_knows_none():
-    with pytest.raises(InvalidInput, match="version 1"):
-        Encoder(attributes=(STATUS, AGE), version=1)
 
 
 def draws(study=SENSITIVE):

@@ -23,7 +23,7 @@ LIMITS = Budget(features_epsilon=1.0)
 
 
 def study_of(*attributes, **changed):
-    encoder = Encoder(attributes=attributes, version=2)
+    encoder = Encoder(attributes=attributes)
     return replace(STUDY, encoder=encoder, wording={}, **{"budget": LIMITS} | changed)
 
 

@@ -19,7 +19,7 @@ from random import Random
 
 PATH = Path(__file__).with_name("encoding.json")
 MARGIN = Fraction(2**20 - 1, 2**20)
-SIZE, CONSTANT, WIDTH = Fraction(1.5), Fraction(0.2), 6  # of version 2: a range's width in spreads
+SIZE, CONSTANT, WIDTH = Fraction(1.5), Fraction(0.2), 6  # a range's width in spreads
 
 SERVERS = [{"name": name, "url": f"https://{name}.example"} for name in ("alice", "bob", "carol")]
 RING = [["alice", "bob"], ["alice", "carol"], ["bob", "carol"]]
@@ -67,7 +67,6 @@ def binned(name, low, high, *bins):
     return {**number(name, low, high), "bins": list(bins)}
 
 
-SECOND = {"encoder": {"version": 2}}
 NUMBERS = [
     scaled("age", 18, 100, 45, 15),
     {**scaled("income", 0, 1e7, 30000, 20000.5), "missing": "typical"},
@@ -172,7 +171,7 @@ STUDIES = (
                 {**category("sex", "female", "male"), "missing": "level"},
                 category("one", "only"),
             ],
-            more={"encoder": {"version": 2, "missing_values": ["NA", "?"]}},
+            more={"encoder": {"missing_values": ["NA", "?"]}},
         ),
         [
             person | {"one": "only"}
@@ -187,19 +186,18 @@ STUDIES = (
         ],
     ),
     (
-        study("levels", [category("sex", "female", "male", "other")], more=SECOND),
+        study("levels", [category("sex", "female", "male", "other")]),
         [{"sex": "female"}, {"sex": "other"}],
     ),
     (
-        study("still", [category("one", "only")], more=SECOND),
+        study("still", [category("one", "only")]),
         [{"one": "only"}],
     ),
     (
         study(
             "mapped",
             [*NUMBERS, category("sex", "female", "male")],
-            more=SECOND
-            | {
+            more={
                 "maps": [
                     {"map": "squares", "keep": True},
                     {
@@ -243,8 +241,7 @@ STUDIES = (
                 {**category("sex", "female", "male"), "missing": "level"},
                 SMOKES,
             ],
-            more=SECOND
-            | {
+            more={
                 "maps": [
                     {"map": "squares", "keep": True},
                     {"map": "bins", "columns": ["age"], "count": 3, "keep": True},
@@ -258,11 +255,11 @@ STUDIES = (
         ],
     ),
     (
-        study("all", [TALL, STATUS], more=SECOND),
+        study("all", [TALL, STATUS]),
         [({}, [[0, 1_100_000], [2, 1_000_000]]), ({}, [[1, 1_100_000], [3, 500_000]])],
     ),
     (
-        study("wide", [secret(category("one", *map(str, range(60))), 0.01, 1)], more=SECOND),
+        study("wide", [secret(category("one", *map(str, range(60))), 0.01, 1)]),
         [({}, [[59, 10_000]]), ({}, [[0, 1_000_000]])],
     ),
 )
@@ -309,7 +306,7 @@ def level_mass(count):
 
 
 def first_entries(attribute, answer):
-    """[(name, entry, mass), ...] of one answer in version 2."""
+    """[(name, entry, mass), ...] of one answer."""
     name = attribute["name"]
     if attribute["kind"] == "category":
         names = [f"{name}={level}" for level in attribute["levels"]]
@@ -426,7 +423,7 @@ def codes(document, drawn, mass):
 
 
 def row_factor(document, answers):
-    """The entries of a row of version 2 but for codes, what all of them are multiplied by, and the
+    """The entries of a row but for codes, what all of them are multiplied by, and the
     mass that says so.
     """
     attributes = [one for one in document["attributes"] if "epsilon" not in one]
@@ -443,18 +440,18 @@ def row_factor(document, answers):
     return entries, rounded(SIZE / root(mass)) if mass else Fraction(1), mass
 
 
-def encode_second(document, answers, drawn):
+def encode(document, answers, drawn):
     entries, factor, mass = row_factor(document, answers)
     row = [rounded(entry * factor) for entry in entries] + [CONSTANT]
     norm = root(added([rounded(entry * entry) for entry in row]))
     coded, room = codes(document, drawn, mass)
-    shrunk = rounded(room / max(norm, room))
-    *clear, constant = (rounded(entry * shrunk) for entry in row)
+    clipped = rounded(room / max(norm, room))
+    *clear, constant = (rounded(entry * clipped) for entry in row)
     return b"".join(struct.pack("<f", float(entry)) for entry in (*clear, *coded, constant))
 
 
-def decode_second(document, data, answers):
-    """What can be read back of a row of version 2: in shares of its last entry, the constant; codes
+def decode(document, data, answers):
+    """What can be read back of a row: in shares of its last entry, the constant; codes
     apart.
     """
     entries = [value for (value,) in struct.iter_unpack("<f", data)]
@@ -479,7 +476,9 @@ def number_behind(attribute, off):
     """To six digits of what can be told; three spreads away may be farther."""
     typical, spread = map(float, scale_of(attribute))
     low, high = map(float, attribute["range"])
-    least, most = max(low, typical - 3 * spread), min(high, typical + 3 * spread)
+    least, most = low, high
+    if "typical" in attribute:
+        least, most = max(low, typical - 3 * spread), min(high, typical + 3 * spread)
     six = 5 - floor(log10(most - least))
     digits = min(six, 0) if attribute.get("whole") else six
     if off > 3 - 1e-6 and most < high:
@@ -489,48 +488,6 @@ def number_behind(attribute, off):
     if off < -3 + 1e-6 and least > low:
         return f"{floor(least + 1e-6) if attribute.get('whole') else round(least, digits):.15g} or less"
     return min(max(round(typical + off * spread, digits), least), most) + 0.0
-
-
-def encode(document, answers, drawn):
-    if "encoder" in document:
-        return encode_second(document, answers, drawn)
-    attributes = document["attributes"]
-    entries = []
-    for attribute in attributes:
-        answer = answers[attribute["name"]]
-        if attribute["kind"] == "category":
-            entries += [Fraction(level == answer) for level in attribute["levels"]]
-        else:
-            low, high = (Fraction(float(end)) for end in attribute["range"])
-            inside = min(max(Fraction(float(answer)), low), high)
-            entries.append(rounded(rounded(inside - low) / rounded(high - low)))
-    entries.append(Fraction(1))
-    total = Fraction(0)
-    for entry in entries:
-        total = rounded(total + rounded(entry * entry))
-    factor = rounded(MARGIN / root(total))
-    return b"".join(struct.pack("<f", float(entry * factor)) for entry in entries)
-
-
-def decode(document, data, answers):
-    """Shares of the last entry, in doubles; numbers to six digits of their range."""
-    if "encoder" in document:
-        return decode_second(document, data, answers)
-    attributes = document["attributes"]
-    entries = [value for (value,) in struct.iter_unpack("<f", data)]
-    shares = iter([entry / entries[-1] for entry in entries])
-    answers = {}
-    for attribute in attributes:
-        if attribute["kind"] == "category":
-            chosen = [level for level in attribute["levels"] if next(shares) == 1]
-            answers[attribute["name"]] = chosen[0]
-        else:
-            low, high = map(float, attribute["range"])
-            six = 5 - floor(log10(high - low))
-            digits = min(six, 0) if attribute.get("whole") else six
-            value = round(low + next(shares) * (high - low), digits)
-            answers[attribute["name"]] = min(max(value, low), high) + 0.0
-    return answers
 
 
 def plain(value):
@@ -616,12 +573,9 @@ def vectors():
             }
         )
     return {
-        "about": "e = (clamp(v, low, high) - low)/(high - low) + 0, levels one-hot, a "
-        "constant 1 at the end; "
-        "s = sum of e*e from left to right; x = float32(e * ((1 - 2^-20)/sqrt(s))), all in "
+        "about": "e = clip((v - typical)/spread, 3) and levels less 1/L, then maps; "
+        "x = float32((e*1.5/sqrt(mass), 0.2) clipped to a norm of 1 - 2^-20 at most), all in "
         "IEEE doubles. "
-        "Version 2 of the encoder: e = clip((v - typical)/spread, 3) and levels less 1/L, then "
-        "maps; x = float32((e*1.5/sqrt(mass), 0.2) shrunk to a norm of 1 - 2^-20 at most). "
         "drawn: level and epsilon in millionths of each sensitive answer, whose code stands before "
         "the constant. "
         "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8. "

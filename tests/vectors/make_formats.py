@@ -218,24 +218,24 @@ def of_a_model(place: Path) -> None:
     keep("model-1.json", (place / "model.json").read_bytes())
     half = Range(low=0.25, middle=0.5, high=0.75)
     told = Expectation(accuracy=half, auc=half, confidence=0.625)
-    replace(fitted.model_, expected=told, house="alice").save(place / "house.json")
-    keep("model-2.json", (place / "house.json").read_bytes())
+    replace(fitted.model_, expected=told, local="alice").save(place / "local.json")
+    keep("model-1.local.json", (place / "local.json").read_bytes())
     scaled = {"feature_scales": [(0, 0.5)], "feature_ranges": [(-1, 1)]}
     squared = PDMLClassifier(
         **scaled, feature_map={"map": "squares"}, plan=SHORT, random_state=0, n_servers=4
     )
     squared.fit(x[:, :1], np.abs(x[:, 0]) > 0.5).model_.save(place / "model.json")
-    keep("model-3.json", (place / "model.json").read_bytes())
+    keep("model-1.squares.json", (place / "model.json").read_bytes())
 
 
-def of_the_second_encoder(place: Path) -> None:
-    """A study, a report under it, and a model, all by version 2 of the encoder."""
+def of_an_encoder(place: Path) -> None:
+    """A study with maps, a report under it, and a model of levels."""
     job = Category(name="job", levels=("farm", "office"))
     age = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
     asked = {"title": "Second", "question": "Ill?", "classes": ("no", "yes")}
     maps = (Squares(), Products(pairs=(("age", "job=farm"),)), Fourier(count=3))
     study = new_study(**asked, attributes=(age, job), missing_values=("?",), maps=maps)
-    keep("study-1.second.toml", template.plain(study))
+    keep("study-1.maps.toml", template.plain(study))
     german = Texts(
         code="de",
         title="Zweite",
@@ -247,12 +247,12 @@ def of_the_second_encoder(place: Path) -> None:
     keep("study-1.languages.toml", template.plain(both))
     features = study.encode({"age": 50, "job": "farm"})
     sent = make_report(study, "3" * 32, epsilon=400_000, features=features)
-    keep("report-1.second.json", encode_report(sent))
+    keep("report-1.maps.json", encode_report(sent))
     jobs = np.random.default_rng(0).choice(["farm", "office"], 400)
     table = Table(columns={"job": jobs, "ill": jobs == "farm"})
     trained = train_table(table, "ill", attributes=[job], n_servers=4, random_state=0, plan=SHORT)
     trained.model.save(place / "model.json")
-    keep("model-3.second.json", (place / "model.json").read_bytes())
+    keep("model-1.levels.json", (place / "model.json").read_bytes())
 
 
 def of_sensitive_answers(place: Path) -> None:
@@ -301,7 +301,7 @@ if __name__ == "__main__":
         of_data,
         of_a_device,
         of_a_model,
-        of_the_second_encoder,
+        of_an_encoder,
         of_sensitive_answers,
         of_a_plan,
     ):

@@ -181,7 +181,7 @@ def respondent(*attributes: tuple[str, int, float]) -> Person:
         classes=("no", "yes"),
         menu=(LABEL,),
         default_epsilon=LABEL,
-        encoder=Encoder(attributes=(YEARS, *questions), version=2),
+        encoder=Encoder(attributes=(YEARS, *questions)),
         servers=tuple(
             ServerEntry(name=server, url=f"https://{server}.example") for server in servers
         ),

@@ -29,7 +29,7 @@ from pdml.node.storage.node_dir import NodeDirectory
 from pdml.simulation.table_training import Readable, labelled_rows
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
-from pdml.study.schema import trainable
+from pdml.study.schema import budget_checks
 from pdml.tables import Table, read_table
 from pdml.training.count_release import BINS, Counting
 
@@ -120,7 +120,7 @@ def evaluate_at_node(
     - These records have an account of their own in the journal, within the study's budget.
     """
     study, source = home.checked_study(), _source(simulated_noise)
-    trainable.check_budget(study)
+    budget_checks.check(study)
     _check_model(study, home, model)
     read = table if isinstance(table, Table) else read_table(table)
     x, truth = labelled_rows(model, read, label)
@@ -215,7 +215,7 @@ def _source(seed: int | None) -> Source:
 
 def _check_model(study: Study, home: NodeDirectory, model: Model) -> None:
     of = model.provenance.get("study_hash")
-    if of not in (study.hash, *home.lineage()) or model.house:
+    if of not in (study.hash, *home.lineage()) or model.local:
         raise DataError(
             f"the model must be a result of the study {study.id}, got one that is not: members "
             "evaluate what they have released together"

@@ -238,16 +238,16 @@ class ConsortiumResult:
         )
 
     def local_model(self, study: Study, spec: ServerSpec, sums: Sums, row: Units) -> Model:
-        """A model for the house of one server, after an exchange of sums."""
+        """The local model of one server, after an exchange of sums."""
         weights = sums_release.local_weights(sums, row, self.total, self.contract.plan, spec)
         public = self.model(study)
         return replace(
             public,
             coefficients=weights[:, :-1].copy(),
             intercepts=weights[:, -1].copy(),
-            provenance={**public.provenance, "keep": sums_fit.LOCAL_USE},
+            provenance={**public.provenance, "do_not_publish": sums_fit.LOCAL_USE},
             expected=None,
-            house=self.contract.servers[spec.server],
+            local=self.contract.servers[spec.server],
         )
 
     def _transport(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-/* 2 Encoding: a person's answers as float32 entries of norm at most 1. The study says by which
-   version. Only + - * / and square roots of doubles, each rounded alike on every machine, in the
-   order of the Python package. An attribute with a menu of ε is sensitive: of its answer a row
+/* 2 Encoding: a person's answers as float32 entries of norm at most 1. Only + - * / and square
+   roots of doubles, each rounded alike on every machine, in the order of the Python package. An attribute with a menu of ε is sensitive: of its answer a row
    holds a code of what chance made of it, after the entries of all others. */
 
 const NO_ANSWER = "prefer not to say";
@@ -39,16 +38,14 @@ function scaleOf({ range: [low, high], typical, spread }) {
 }
 
 /* The entries of one answer; null is no answer. */
-function entriesOf(attribute, answer, version) {
+function entriesOf(attribute, answer) {
   if (attribute.kind === "number") {
     const [low, high] = attribute.range, inside = clamp(answer, low, high);
-    if (version === 1) return [(inside - low) / (high - low) + 0];
     const [typical, spread] = scaleOf(attribute), silent = answer === null;
     const entry = limited(((silent ? typical : inside) - typical) / spread);
     return attribute.missing ? [entry, silent ? 1 : 0] : [entry];
   }
   const { levels } = attribute, count = choicesOf(attribute).length;
-  if (version === 1) return levels.map((level) => (level === answer ? 1 : 0));
   return centred(answer === null ? levels.length : levels.indexOf(answer), count);
 }
 
@@ -112,7 +109,7 @@ function blocksOf(sensitive, start, mass) {
 }
 
 /* How a study's answers become entries: worked out once. */
-async function coderOf({ attributes, encoder, maps = [] }) {
+async function coderOf({ attributes, maps = [] }) {
   const clear = attributes.filter(({ epsilon }) => !epsilon);
   const sensitive = attributes.filter(({ epsilon }) => epsilon);
   const names = [], masses = [], numbers = [];
@@ -142,7 +139,6 @@ async function coderOf({ attributes, encoder, maps = [] }) {
     if (each.map === "fourier") one.directions = await directionsOf(one);
     ready.push(one);
   }
-  const version = encoder?.version ?? 1;
   const all = [...masses, ...ready.flatMap((one) => MASSES[one.map](one, masses))];
   const coded = sensitive.map(countOf);
   let mass = 0, left = 1; // summed from left to right, as in Python
@@ -152,7 +148,7 @@ async function coderOf({ attributes, encoder, maps = [] }) {
   for (const { length } of blocks) left -= (length / MARGIN) * (length / MARGIN);
   const factor = mass > 0 ? SIZE / Math.sqrt(mass) : 1;
   const room = MARGIN * Math.sqrt(Math.max(left, 0));
-  return { version, attributes: clear, maps: ready, factor, blocks, room };
+  return { attributes: clear, maps: ready, factor, blocks, room };
 }
 
 /* The entries of a code: of the level that is told, and of the others; `loud` is its weight. */
@@ -160,18 +156,16 @@ const codeEntries = ({ levels, scale }, level, loud) =>
   centred(level, levels).map((entry) => (entry * loud + 0) * scale);
 
 /* Answers in the clear by name, and [level, weight] of each sensitive one, as a row. */
-function rowOf({ version, attributes, maps, factor, blocks, room }, answers, codes) {
-  const entries = attributes.flatMap((one) => entriesOf(one, answers[one.name], version));
+function rowOf({ attributes, maps, factor, blocks, room }, answers, codes) {
+  const entries = attributes.flatMap((one) => entriesOf(one, answers[one.name]));
   const made = maps.flatMap((one) => MAPS[one.map](entries, one));
-  const row = version === 1
-    ? [...entries, 1]
-    : [...[...entries, ...made].map((entry) => entry * factor), CONSTANT];
+  const row = [...[...entries, ...made].map((entry) => entry * factor), CONSTANT];
   let squares = 0;
   for (const entry of row) squares += entry * entry;
-  const norm = Math.sqrt(squares), length = version === 1 ? norm : Math.max(norm, room);
-  const shrunk = row.map((entry) => entry * (room / length));
+  const length = Math.max(Math.sqrt(squares), room);
+  const clipped = row.map((entry) => entry * (room / length));
   const coded = blocks.flatMap((block, k) => codeEntries(block, ...codes[k]));
-  return Float32Array.from([...shrunk.slice(0, -1), ...coded, shrunk.at(-1)]);
+  return Float32Array.from([...clipped.slice(0, -1), ...coded, clipped.at(-1)]);
 }
 
 /* What a device sends: `drawn` is what chance made of each sensitive answer, [level, ε in
@@ -193,8 +187,8 @@ function drawnIn({ blocks }, features) {
 }
 
 /* The answers in the clear behind a report's features: what a reader of the report sees. */
-function decode({ version, attributes, factor }, features) {
-  const constant = features[features.length - 1], unit = version === 1 ? 1 : CONSTANT / factor;
+function decode({ attributes, factor }, features) {
+  const constant = features[features.length - 1], unit = CONSTANT / factor;
   const answers = Object.create(null); // any name, even __proto__
   let start = 0;
   for (const attribute of attributes) {
@@ -202,7 +196,7 @@ function decode({ version, attributes, factor }, features) {
       ? (attribute.missing ? 2 : 1) : choicesOf(attribute).length;
     const part = Array.from(features.slice(start, start + wide), (x) => (x / constant) * unit);
     answers[attribute.name] = attribute.kind === "number"
-      ? numberBehind(attribute, part, version)
+      ? numberBehind(attribute, part)
       : attribute.levels[part.indexOf(Math.max(...part))] ?? null;
     start += wide;
   }
@@ -210,23 +204,22 @@ function decode({ version, attributes, factor }, features) {
 }
 
 /* A number to six digits of what can be seen, which is all that float32 carries. */
-function numberBehind(attribute, [entry, silent], version) {
+function numberBehind(attribute, [entry, silent]) {
   if (silent > 0.5) return null;
   const [low, high] = attribute.range, [typical, spread] = scaleOf(attribute);
-  const least = version === 1 ? low : Math.max(low, typical - LIMIT * spread);
-  const most = version === 1 ? high : Math.min(high, typical + LIMIT * spread);
+  const far = attribute.typical === undefined ? Infinity : LIMIT * spread; // else the whole range
+  const least = Math.max(low, typical - far), most = Math.min(high, typical + far);
   const six = 5 - Math.floor(Math.log10(most - least));
   const digits = attribute.whole ? Math.min(six, 0) : Math.min(six, 100), unit = 10 ** -digits;
   const rounded = (value) =>
     digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(digits));
-  if (version > 1 && entry >= LIMIT - FAR && most < high) {
+  if (entry >= LIMIT - FAR && most < high) {
     const number = attribute.whole ? Math.ceil(most - FAR) : rounded(most);
     return words("answer.more", { number });
   }
-  if (version > 1 && entry <= FAR - LIMIT && least > low) {
+  if (entry <= FAR - LIMIT && least > low) {
     const number = attribute.whole ? Math.floor(least + FAR) : rounded(least);
     return words("answer.less", { number });
   }
-  const value = version === 1 ? low + entry * (high - low) : typical + entry * spread;
-  return clamp(rounded(value), least, most) + 0;
+  return clamp(rounded(typical + entry * spread), least, most) + 0;
 }

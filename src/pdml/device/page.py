@@ -14,7 +14,7 @@ from pdml.device import languages
 from pdml.formatting.markup import Markup, policy_hash, templates
 from pdml.study import Study, participant_notice
 
-_SCRIPTS = ("device.js", "encoding.js", "i18n.js", "form.js", "notice.js")
+_SCRIPTS = ("device.js", "encoding.js", "sentences.js", "words.js", "form.js", "told.js")
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ def render(study: Study) -> ContributorPage:
     ----------
     - Only the script and the style inside run, by their hashes; nothing is loaded from anywhere
       else.
-    - The page can talk to the service it came from only, no form can be submitted by the browser
-      itself, nobody can frame it, and the address it was opened with is told to nobody.
+    - The page can talk to its own server only, no form can be submitted by the browser itself,
+      nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     - A study by which nobody may be asked (`pdml.study.participant_notice`) says that it is only
     tried out.
-    - Of an answer that the study declares sensitive only the randomised one, drawn on the device,
-      is sent or stored.
+    - Of an answer that the study declares sensitive only what chance made of it, on the device, is
+      sent or stored.
     """
     style = _asset("page.css")
     parts = [_asset(name) for name in _SCRIPTS]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from threading import local
@@ -27,9 +26,10 @@ from pdml.device.answers import consent
 from pdml.device.delivery import Answer, Delivery
 from pdml.device.memo import stream_of
 from pdml.errors import DataError, InvalidInput, NotDelivered, because
-from pdml.files import open_file, open_ours, read_file, write_private
+from pdml.files import open_file, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
+from pdml.ownership import open_ours
 from pdml.study import Study, messages, table_columns
 from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
 from pdml.tables import Table, read_table
@@ -49,20 +49,13 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reports: int
 
 
-class NotSent(StrEnum):
-    """Why a report that nobody refused is not stored."""
-
-    NOT_SENT = "not_sent"  # the delivery ended before its turn
-    NOT_DELIVERED = "not_delivered"  # no clear answer
-
-
 @dataclass(frozen=True)
 class Undelivered:
     """A report that the service does not hold, and why."""
 
     row: int  # from 1
     id: str
-    code: str  # `NotSent`, or that of the problem for which it was refused
+    code: str
 
 
 @dataclass
@@ -202,7 +195,7 @@ def deliver(
             progress(tally.stored + tally.stored_before + len(tally.undelivered), origin.reports)
         os.fsync(file.fileno())
     tally.undelivered += [
-        Undelivered(row, decode_report(data).id, NotSent.NOT_SENT) for row, data in todo
+        Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo
     ]
     tally.undelivered.sort(key=lambda failure: failure.row)
     return tally
@@ -216,7 +209,7 @@ def _account(
     except NotDelivered as error:
         tally.trouble = tally.trouble or str(error)
         tally.undelivered += [
-            Undelivered(row, decode_report(data).id, NotSent.NOT_DELIVERED) for row, data in batch
+            Undelivered(row, decode_report(data).id, "not_delivered") for row, data in batch
         ]
         return
     for (row, data), answer in zip(batch, answers, strict=True):

@@ -1,9 +1,8 @@
 """One question to a person: a number in a declared range, or one of several declared levels.
 
-What a question makes of an answer depends on the version of the encoder (`pdml.encoding.encoder`).
-Version 1: a number's share of its range, and one-hot levels. Version 2 (`pdml.encoding.scaling`):
-how many spreads a number lies from its typical value, centred levels, and, where people may leave
-the question out, an entry of its own that says so.
+What a question makes of an answer (`pdml.encoding.scaling`): how many spreads a number lies from
+its typical value, centred levels, and, where people may leave the question out, an entry of its own
+that says so.
 
 A *sensitive* question has a menu of ε: devices report a level that chance has decided, never the
 answer (`pdml.numerics.coded_rows`). A sensitive number is asked for as it is, and reported as one
@@ -81,12 +80,12 @@ class Number:
     name : str
         The question's name, and the column's in tables.
     low, high : float
-        What is accepted.
+        What is accepted; without limits (infinite) only beside typical and spread.
     whole : bool
         Fractions are refused, not rounded, for whoever gave one has misread the question.
     typical, spread : float, optional
         Most people lie within typical ± spread; by default the middle of the range and a sixth of
-        its width. For version 2 of the encoder.
+        its width.
     missing : str
         "typical": who gives no answer counts as typical, and an entry says so. "level", of bins: no
         answer is one more of them. "": everybody answers.
@@ -109,6 +108,9 @@ class Number:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
+        if (self.low, self.high) == (-math.inf, math.inf) and self.typical is not None:
+            self._check_unbounded()
+            return
         for end in ("low", "high"):
             value = _validate.real(
                 f"{end} of {self.name!r}", getattr(self, end), open_low=True, open_high=True
@@ -133,6 +135,19 @@ class Number:
         self._check_bins()
         option, kind = ("level", "sensitive number") if self.bins else ("typical", "number")
         _check_missing(self.name, self.missing, option, kind)
+
+    def _check_unbounded(self) -> None:
+        """Without a range there is a scale, and nothing that needs ends."""
+        typical, spread = scaling.checked(self.name, self.typical, self.spread)
+        if self.whole or self.bins or self.epsilon is not None:
+            raise InvalidInput(
+                f"the range of {self.name!r} must be declared beside whole, bins or epsilon, got "
+                "none",
+                setting="range",
+            )
+        _check_missing(self.name, self.missing, "typical", "number")
+        object.__setattr__(self, "typical", typical + 0.0)
+        object.__setattr__(self, "spread", spread)
 
     def _check_bins(self) -> None:
         if bool(self.bins) != (self.epsilon is not None):
@@ -191,7 +206,9 @@ class Number:
 
     @property
     def visible_range(self) -> tuple[float, float]:
-        """What a report tells of a number in version 2: smaller and larger ones look like these."""
+        """What a report tells of a number: smaller and larger ones look like these."""
+        if self.typical is None:
+            return self.low, self.high  # three of its spreads are its width, but for rounding
         typical, spread = self.scale
         far = scaling.LIMIT * spread
         return max(self.low, typical - far), min(self.high, typical + far)
@@ -217,7 +234,7 @@ class Number:
 
     @property
     def masses(self) -> tuple[float, ...]:
-        """The expected square of each entry of version 2."""
+        """The expected square of each entry."""
         if self.epsilon is not None:
             return (scaling.level_mass(len(self.choices)),) * len(self.choices)
         return (scaling.NUMBER_MASS, NO_ANSWER_MASS) if self.missing else (scaling.NUMBER_MASS,)
@@ -239,46 +256,19 @@ class Number:
                 raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
         return np.clip(values, self.low, self.high)
 
-    def place(self, table: Table) -> tuple[Array, IntArray | int]:
-        """Version 1: the entry of each row, and the feature it belongs to: here always the only
-        one.
-        """
-        return (self.read(table) - self.low) / (self.high - self.low), 0
-
     def entries(self, answers: NDArray[Any]) -> Array:
-        """Version 2: the entries of what was `read`, one row each."""
+        """The entries of what was `read`, one row each."""
         silent = np.isnan(answers)
         typical, spread = self.scale
         values = scaling.standardised(np.where(silent, typical, answers), typical, spread)
         return np.column_stack([values, silent.astype(float)] if self.missing else [values])
 
-    def decode(self, entries: Array, *, single: bool = False) -> float:
-        """The value behind an entry of version 1, freed from rounding (14 digits of the range's
-        magnitude stay) so that people see 34, not 33.99999999.
-
-        ``single``: the entries were float32 on the way, so that only the first 6 digits of the
-        range's width mean something.
-        """
-        share = float(entries[0])
-        if not 0 <= share <= 1:
-            raise InvalidInput(
-                f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a "
-                "declared range is encoded"
-            )
-        value = self.low + share * (self.high - self.low)
-        if single:
-            digits = 5 - math.floor(math.log10(self.high - self.low))
-        else:
-            digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
-        digits = min(digits, 0) if self.whole else digits
-        return min(max(round(value, digits), self.low), self.high) + 0.0  # nobody answered -0
-
-    def recover(self, entries: Array) -> float | str | None:
-        """The value behind float32 entries of version 2, to 6 digits of what can be `seen`; a text
+    def decode(self, entries: Array) -> float | str | None:
+        """The value behind float32 entries, to 6 digits of what can be `seen`; a text
         such as "90 or more" where that is all that can be; None where there was no answer.
         """
         off, silent = float(entries[0]), float(entries[1]) if self.missing else 0.0
-        if abs(off) > scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
+        if not abs(off) <= scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
             raise InvalidInput(
                 f"the features of {self.name!r} must be those of an answer, got "
                 f"{quote(entries.tolist())}"
@@ -301,8 +291,8 @@ class Number:
         fields: dict[str, Any] = {
             "kind": "number",
             "name": self.name,
-            "range": [self.low, self.high],
         }
+        fields |= {"range": [self.low, self.high]} if math.isfinite(self.low) else {}
         fields |= {"whole": True} if self.whole else {}
         if self.typical is not None:
             fields |= {"typical": self.typical, "spread": self.spread}
@@ -372,7 +362,7 @@ class Category:
 
     @property
     def masses(self) -> tuple[float, ...]:
-        """The expected square of each entry of version 2."""
+        """The expected square of each entry."""
         return (scaling.level_mass(len(self.choices)),) * len(self.choices)
 
     def read(self, table: Table, spellings: Collection[str] = ()) -> IntArray:
@@ -392,29 +382,12 @@ class Category:
             absent=absent_in(self, table, spellings),
         )
 
-    def place(self, table: Table) -> tuple[Array, IntArray | int]:
-        """Version 1: a one for each row, and the feature it belongs to: the position of the
-        level.
-        """
-        codes = self.read(table)
-        return np.ones(len(codes)), codes
-
     def entries(self, answers: NDArray[Any]) -> Array:
-        """Version 2: the entries of what was `read`, one row each."""
+        """The entries of what was `read`, one row each."""
         return scaling.centred(answers, len(self.choices))
 
-    def decode(self, entries: Array, *, single: bool = False) -> str:
-        """The level behind the entries of version 1."""
-        (chosen,) = np.nonzero(entries)
-        if len(chosen) != 1 or entries[chosen[0]] != 1:
-            raise InvalidInput(
-                f"the features of {self.name!r} must be a single one among zeros, got "
-                f"{quote(entries.tolist())}"
-            )
-        return self.levels[int(chosen[0])]
-
-    def recover(self, entries: Array) -> str | None:
-        """The level behind float32 entries of version 2; None where there was no answer."""
+    def decode(self, entries: Array) -> str | None:
+        """The level behind float32 entries; None where there was no answer."""
         chosen = int(np.argmax(entries))
         if np.abs(entries - self.entries(np.array([chosen]))[0]).max() > _CLOSE:
             raise InvalidInput(
@@ -448,7 +421,12 @@ def from_dict(where: str, item: Any) -> Attribute:
         fields = {key: value for key, value in item.items() if key not in ("kind", "epsilon")}
         return Category(**fields, epsilon=_menu(where, item))
     more = {"whole", "typical", "spread", "missing", "bins"} & set(item)
-    check_keys(where, item, {"kind", "name", "range"} | more | ({"epsilon"} & set(item)))
+    needed = {"kind", "name"} if "typical" in item else {"kind", "name", "range"}
+    check_keys(where, item, needed | more | ({"range", "epsilon"} & set(item)))
+    if "range" not in item:
+        fields = {key: item[key] for key in more}
+        ends: dict[str, Any] = {"low": -math.inf, "high": math.inf}
+        return Number(name=item["name"], **ends, **fields, epsilon=_menu(where, item))
     if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
         raise InvalidInput(f"range of {where} must be [low, high], got {quote(item['range'])}")
     low, high = item["range"]

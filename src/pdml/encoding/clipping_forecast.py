@@ -25,7 +25,7 @@ class ClippingForecast:
 
 
 def forecast_clipping(encoder: Encoder) -> ClippingForecast:
-    """How often rows of version 2 will be shrunk, if people are as declared."""
+    """How often rows will be clipped, if people are as declared."""
     source = np.random.default_rng(0)
     columns: list[np.ndarray] = []
     for attribute in encoder.attributes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from pdml.encoding.encoder import LATEST, Attribute, Encoder, Number
+from pdml.encoding.encoder import Attribute, Encoder, Number
 from pdml.encoding.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
@@ -67,14 +67,12 @@ def encoder_for(
         guessed = Encoder.from_data(
             table,
             exclude=[name for name in table.names if name not in undeclared],
-            version=LATEST,
             missing=missing,
             missing_values=tuple(missing_values),
         )
         attributes |= by_name(guessed.attributes)
     encoder = Encoder(
         attributes=tuple(attributes[name] for name in features),
-        version=LATEST,
         missing_values=tuple(missing_values),
         maps=tuple(maps),
     )

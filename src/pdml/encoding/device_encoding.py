@@ -1,18 +1,11 @@
 """What a device sends for its features: vectors of float32 and of norm at most 1, bit for bit the
-same in Python and in a browser. Version 1 of the encoder:
-
-    e_k = (clamp(v, low, high) - low)/(high - low) + 0, or 0 and 1 for a level; then a constant 1 as
-    the last entry;
-    s   = ((e_1² + e_2²) + e_3²) + ...              in float64, from left to right;
-    x_k = float32(e_k · ((1 - 2^-20)/√s)).
-
-Version 2 is `pdml.encoding.scaling`, and the maps of `pdml.encoding.maps`, each entry rounded to
-float32.
+same in Python and in a browser: rows of `pdml.encoding.scaling` and `pdml.encoding.maps`, each
+entry rounded to float32.
 
 Only + - · / √ and comparisons in IEEE double precision, each rounded correctly, in a fixed order:
 no library decides about a bit (+ 0 turns -0 into 0). The margin 2^-20 outweighs the roundings to
 float32 (2^-24 each), so that the norm is at most 1 in whatever order it is summed. Dividing by the
-last entry gives e back, so that people see what they answered.
+last entry gives the entries back, so that people see what they answered.
 """
 
 import math
@@ -26,7 +19,6 @@ from numpy.typing import NDArray
 from pdml._types import IntArray
 from pdml.encoding import scaling
 from pdml.encoding.encoder import Attribute, Encoder, Number, RandomisedAnswers
-from pdml.encoding.scaling import MARGIN
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
@@ -60,24 +52,12 @@ def encode(
             "answers must be to the study's questions, got "
             f"{quote_names(list(map(str, unknown)))}: they are {quote_names(every)}"
         )
-    if encoder.version > 1:
-        columns = [
-            np.array(
-                [answer(question, answers[question.name]) if question.epsilon is None else 0.0]
-            )
-            for question in encoder.attributes
-        ]
-        rows, _ = encoder.encode_rows(columns, _weigh_draws(encoder, np.array([draws])))
-        return np.asarray(rows[0], dtype=np.float32)
-    row: list[float] = []
-    for attribute in encoder.attributes:
-        row += entries(attribute, answers[attribute.name])
-    row.append(1.0)
-    total = 0.0
-    for entry in row:
-        total += entry * entry
-    factor = MARGIN / math.sqrt(total)
-    return np.array([entry * factor for entry in row], dtype=np.float32)
+    columns = [
+        np.array([answer(question, answers[question.name]) if question.epsilon is None else 0.0])
+        for question in encoder.attributes
+    ]
+    rows, _ = encoder.encode_rows(columns, _weigh_draws(encoder, np.array([draws])))
+    return np.asarray(rows[0], dtype=np.float32)
 
 
 def draw(
@@ -118,25 +98,12 @@ def encode_table(
     default with chance from the operating system.
     """
     features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
-    parts = [slice(start, start + _CHUNK) for start in range(0, table.n_rows, _CHUNK)]
-    if encoder.version > 1:
-        columns = encoder.read_answers(table)
-        draws = _weigh_draws(encoder, _by_default(encoder, columns, stream or SecureStream()))
-        for part in parts:
-            chunk = draws and RandomisedAnswers(draws.levels[part], draws.weights[part])
-            features[part], _ = encoder.encode_rows([column[part] for column in columns], chunk)
-        return features
-    values, placed = encoder.placed(table)
-    for part in parts:
-        dense = np.zeros((len(values[part]), encoder.n_features))
-        np.put_along_axis(dense, placed[part], values[part] + 0.0, axis=1)
-        total = np.zeros(len(dense))
-        for column in dense.T:  # numpy's own sums reorder; one column after the other does not
-            total += column * column
-        total += 1.0
-        factor = MARGIN / np.sqrt(total)
-        features[part, :-1] = dense * factor[:, None]
-        features[part, -1] = factor
+    columns = encoder.read_answers(table)
+    draws = _weigh_draws(encoder, _by_default(encoder, columns, stream or SecureStream()))
+    for start in range(0, table.n_rows, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        chunk = draws and RandomisedAnswers(draws.levels[part], draws.weights[part])
+        features[part], _ = encoder.encode_rows([column[part] for column in columns], chunk)
     return features
 
 
@@ -164,9 +131,7 @@ def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | 
     row = np.asarray(features, dtype=np.float64)
     if row.shape != (width := encoder.n_features + 1,):
         raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
-    later = encoder.version > 1
-    sent = scaling.unscale(row, encoder.mass) if later else scaling.shares(row)
-    return encoder.decode(sent, single=True)
+    return encoder.decode(scaling.unscale(row, encoder.mass))
 
 
 def read_draws(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], ...]:
@@ -212,14 +177,6 @@ def code_of(block: Block, micro: int) -> tuple[np.float32, np.float32]:
     peak = ((1.0 - share) * loud + 0.0) * block.scale
     other = ((0.0 - share) * loud + 0.0) * block.scale
     return np.float32(peak), np.float32(other)
-
-
-def entries(attribute: Attribute, value: object) -> list[float]:
-    """The e_k of one answer in version 1; what is no answer to the question is a `DataError`."""
-    reading = answer(attribute, value)
-    if isinstance(attribute, Number):
-        return [(reading - attribute.low) / (attribute.high - attribute.low) + 0.0]
-    return [1.0 if k == reading else 0.0 for k in range(len(attribute.levels))]
 
 
 def answer(attribute: Attribute, value: object) -> float:

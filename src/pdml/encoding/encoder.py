@@ -4,10 +4,8 @@ Everything declared is public and fixed before anybody answers, so a person's de
 record by itself and encoding reveals nothing about others. A range or a set of levels taken from
 the data would be a release that no noise protects (see `Encoder.from_data`).
 
-Version 1 maps ranges to [0, 1] and levels to one-hot entries; the constant 1 and the clipping to
-the norm bound come later. Version 2 is that of `pdml.encoding.scaling` and `pdml.encoding.maps`:
-distances from typical values, centred levels, declared maps of them. What a study or a model says
-without a version is version 1, for ever.
+Features are those of `pdml.encoding.scaling` and `pdml.encoding.maps`: distances from typical
+values, centred levels, declared maps of them.
 """
 
 import hashlib
@@ -21,23 +19,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml import _validate, extras
+from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.encoding import attributes as declared
 from pdml.encoding import decimal_grid, scaling
 from pdml.encoding import maps as mapped
 from pdml.encoding.attributes import Attribute, Category, Menu, Number
-from pdml.encoding.expansion import Expansion
 from pdml.errors import DataError, InvalidInput, MissingValueError
 from pdml.numerics import coded_rows
 from pdml.numerics.coded_rows import Block
 from pdml.tables import Table, quote, quote_names
 
-__all__ = ["LATEST", "Attribute", "Category", "Encoder", "Menu", "Number", "RandomisedAnswers"]
+__all__ = ["VERSION", "Attribute", "Category", "Encoder", "Menu", "Number", "RandomisedAnswers"]
 
-LATEST = 2  # the version that new studies and models have
-# the share of entries that may differ from zero below which CSR is the smaller storage
-_SPARSE_BELOW = 1 / 3
+VERSION = 1  # what becomes of an answer (docs/concepts/encoding.md)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,24 +46,86 @@ class RandomisedAnswers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """Entries and the maps that act on them: what becomes of a row before its scale.
+
+    The entries come first, in order, without those that a map with ``keep=False`` takes the place
+    of; then the columns of each map in turn.
+    """
+
+    inputs: mapped.Inputs  # The entries
+    maps: tuple[mapped.FeatureMap, ...] = ()  # In order
+
+    def __post_init__(self) -> None:
+        earlier: set[str] = set()
+        for name in self.names:
+            if name in earlier:
+                raise InvalidInput(
+                    f"columns of a row must have different names, got {name!r} twice",
+                    setting="maps",
+                )
+            earlier.add(name)
+
+    @property
+    def kept(self) -> IntArray:
+        """Positions of the entries that stay."""
+        gone = {
+            k
+            for feature_map in self.maps
+            if not feature_map.keep
+            for k in feature_map.uses(self.inputs)
+        }
+        stay = [k for k in range(len(self.inputs.names)) if k not in gone]
+        return np.array(stay, dtype=np.int64)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all columns."""
+        stay = tuple(self.inputs.names[k] for k in self.kept)
+        return stay + tuple(
+            name for feature_map in self.maps for name in feature_map.names(self.inputs)
+        )
+
+    @property
+    def width(self) -> int:
+        """How many columns, without the constant."""
+        return len(self.names)
+
+    @property
+    def mass(self) -> float:
+        """The expected square of a row, summed from left to right."""
+        total = 0.0
+        for k in self.kept:
+            total += self.inputs.masses[k]
+        for feature_map in self.maps:
+            for mass in feature_map.masses(self.inputs):
+                total += mass
+        return total
+
+    def apply(self, entries: Array) -> Array:
+        """All columns of entries (m, d), in the order of ``names``."""
+        if not self.maps:
+            return entries
+        columns = [feature_map.apply(entries, self.inputs) for feature_map in self.maps]
+        return np.hstack([entries[:, self.kept], *columns])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Encoder:
     """The declared attributes, in the order of their features.
 
     Guarantees
     ----------
     - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
-    - Every entry lies in [0, 1] in version 1, and, codes of sensitive answers apart, within ±3 in
-      version 2.
+    - Every entry, codes of sensitive answers apart, lies within ±3.
     - Both hold for what follows from declarations; with `from_data` the declarations themselves are
       a leak.
     """
 
     attributes: tuple[Attribute, ...]  # The questions
-    version: int = 1  # 1 or 2: what becomes of an answer (docs/concepts/encoding.md)
-    # What stands for no answer in a table, besides an empty cell and a null, which always do.
-    # Version 2
+    # What stands for no answer in a table, besides an empty cell and a null, which always do
     missing_values: tuple[str, ...] = ()
-    # Further features, made of the attributes' (`pdml.encoding.maps`). Version 2
+    # Further features, made of the attributes' (`pdml.encoding.maps`)
     maps: tuple[mapped.FeatureMap, ...] = ()
 
     def __post_init__(self) -> None:
@@ -80,11 +137,8 @@ class Encoder:
             if not isinstance(attribute, (Number, Category)):
                 raise InvalidInput(f"attributes must be Number or Category, got {attribute!r}")
         object.__setattr__(self, "attributes", tuple(self.attributes))
-        _validate.integer("version of the encoder", self.version, low=1, high=LATEST)
         object.__setattr__(self, "missing_values", _spellings(self.missing_values))
         object.__setattr__(self, "maps", mapped.maps_of(self.maps))
-        if self.version == 1:
-            self._refuse_later()
         for what, names in (
             ("names of attributes", [a.name for a in self.attributes]),
             ("names of features", [n for a in self.attributes for n in a.feature_names]),
@@ -95,20 +149,6 @@ class Encoder:
                     raise InvalidInput(f"{what} must differ from one another, got {name!r} twice")
                 earlier.add(name)
         _ = self.expansion  # a map of what is not there is refused
-
-    def _refuse_later(self) -> None:
-        """Version 1 would silently do without what is declared."""
-        settings: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
-        for attribute in self.attributes:
-            fields = attribute.to_dict()
-            settings |= {
-                key: fields.get(key) for key in ("typical", "missing", "epsilon") if key in fields
-            }
-        if later := [name for name, value in settings.items() if value]:
-            raise InvalidInput(
-                f"{later[0]} must be left out in version 1 of the encoder, which does not know it",
-                setting=later[0],
-            )
 
     @cached_property
     def clear(self) -> tuple[Attribute, ...]:
@@ -122,7 +162,7 @@ class Encoder:
 
     @cached_property
     def expansion(self) -> Expansion:
-        """Version 2: the entries of answers in the clear, and the maps that act on them."""
+        """The entries of answers in the clear, and the maps that act on them."""
         inputs = mapped.Inputs(
             names=tuple(name for attribute in self.clear for name in attribute.feature_names),
             numbers=tuple(
@@ -134,7 +174,7 @@ class Encoder:
 
     @cached_property
     def mass(self) -> float:
-        """Version 2: the expected square of a row before its scale, summed from left to right."""
+        """The expected square of a row before its scale, summed from left to right."""
         total = self.expansion.mass
         for attribute in self.sensitive:
             for mass in attribute.masses:
@@ -155,11 +195,7 @@ class Encoder:
 
     @property
     def constant(self) -> float:
-        """That of a typical row; 0 in version 1, where it hangs on how many questions are answered
-        with little.
-        """
-        if self.version == 1:
-            return 0.0
+        """That of a typical row."""
         return scaling.typical_constant(self.mass, self.expansion.mass, self.blocks)
 
     @cached_property
@@ -172,38 +208,42 @@ class Encoder:
     def n_features(self) -> int:
         return len(self.feature_names)
 
-    def encode(self, table: Table) -> Matrix:
-        """One row per record, without constant and scale. Version 1: CSR if the declarations (never
-        the data) leave few entries to fill, else a dense array. Version 2: a dense array.
-        """
-        if self.version > 1:
-            return self.expand(self.read_answers(table))
-        values, features = self.placed(table)
-        shape = (table.n_rows, self.n_features)
-        if len(self.attributes) < _SPARSE_BELOW * self.n_features:
-            with extras.needed():
-                import scipy.sparse as sp
-            pointers = np.arange(table.n_rows + 1) * len(self.attributes)
-            return sp.csr_array((values.ravel(), features.ravel(), pointers), shape=shape)
-        rows = np.zeros(shape)
-        np.put_along_axis(rows, features, values, axis=1)
-        return rows
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Whether all columns are numbers without gaps: then an array of them will do."""
+        return all(
+            isinstance(one, Number) and not (one.whole or one.missing or one.epsilon)
+            for one in self.attributes
+        )
 
-    def placed(self, table: Table) -> tuple[Array, IntArray]:
-        """Version 1: every attribute fills one entry of each row: the entries, and their features
-        in order; both (rows, attributes).
-        """
-        shape = (table.n_rows, len(self.attributes))
-        values, features = np.empty(shape), np.empty(shape, dtype=np.int64)
-        start = 0
-        for i, attribute in enumerate(self.attributes):
-            values[:, i], feature = attribute.place(table)
-            features[:, i] = start + feature
-            start += len(attribute.feature_names)
-        return values, features
+    @cached_property
+    def numbers(self) -> tuple[Array, Array, Array, Array]:
+        """(low, high, typical, spread) of columns of numbers."""
+        columns = [(one.low, one.high, *one.scale) for one in self.attributes]  # type: ignore[union-attr]
+        low, high, typical, spread = np.array(columns).T
+        return low, high, typical, spread
+
+    def entries_of(self, numbers: Array) -> Array:
+        """`encode` of columns of numbers (m, d)."""
+        low, high, typical, spread = self.numbers
+        values = np.clip(numbers, low, high)
+        return self.expansion.apply(scaling.standardised(values, typical, spread))
+
+    def as_cells(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """An array's columns as a table's cells: 1.0 is the level "1.0" of a category."""
+        return {
+            attribute.name: np.array([*map(str, columns[attribute.name].tolist())], dtype=object)
+            if isinstance(attribute, Category)
+            else columns[attribute.name]
+            for attribute in self.attributes
+        }
+
+    def encode(self, table: Table) -> Matrix:
+        """One row per record, without constant and scale."""
+        return self.expand(self.read_answers(table))
 
     def read_answers(self, table: Table) -> tuple[NDArray[Any], ...]:
-        """Version 2: each attribute's answers in a table (`Number.read`, `Category.read`)."""
+        """Each attribute's answers in a table (`Number.read`, `Category.read`)."""
         columns = []
         for attribute in self.attributes:
             with self.explaining(attribute):
@@ -212,18 +252,16 @@ class Encoder:
 
     @contextmanager
     def explaining(self, attribute: Attribute) -> Iterator[None]:
-        """Version 2: a refusal of a cell without a value says what could be declared."""
+        """A refusal of a cell without a value says what could be declared."""
         try:
             yield
         except MissingValueError as error:
-            raise (
-                declared.suggest_declaration(error, attribute) if self.version > 1 else error
-            ) from None
+            raise declared.suggest_declaration(error, attribute) from None
 
     def expand(
         self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> Array:
-        """Version 2: the features of answers, one row for each person."""
+        """The features of answers, one row for each person."""
         answers = {
             attribute.name: values
             for attribute, values in zip(self.attributes, columns, strict=True)
@@ -242,23 +280,19 @@ class Encoder:
     def encode_rows(
         self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> tuple[Array, int]:
-        """Version 2: rows with their constant, of norm at most 1, and how many were shrunk."""
+        """Rows with their constant, of norm at most 1, and how many were shrunk."""
         return scaling.scale_and_clip(self.expand(columns, draws), self.mass, blocks=self.blocks)
 
     def lengths(self, columns: Sequence[NDArray[Any]]) -> Array:
-        """Version 2: the norms of rows before they are shrunk, in units of what they may be."""
+        """The norms of rows before they are shrunk, in units of what they may be."""
         norms = scaling.lengths(self.expand(columns), self.mass, blocks=self.blocks)
         return np.asarray(norms * (scaling.MARGIN / scaling.room(self.blocks)))
 
-    def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str | None]:
+    def decode(self, row: Matrix) -> dict[str, float | str | None]:
         """The answers behind one encoded row, before constant and scale: what a person is shown
         before sending it. None where there is no answer.
-
-        ``single``: the entries were float32 on the way, as they always are in version 2.
         """
-        entries = np.asarray(
-            row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64
-        ).ravel()
+        entries = np.asarray(row, dtype=np.float64).ravel()
         if len(entries) != self.n_features:
             raise InvalidInput(
                 f"row must have one entry per feature ({self.n_features}), got {len(entries)}"
@@ -273,11 +307,7 @@ class Encoder:
         for attribute in self.clear:
             stop = start + len(attribute.feature_names)
             part = entries[start:stop]
-            answers[attribute.name] = (
-                attribute.decode(part, single=single)
-                if self.version == 1
-                else attribute.recover(part)
-            )
+            answers[attribute.name] = attribute.decode(part)
             start = stop
         for attribute, block in zip(self.sensitive, self.blocks, strict=True):
             answers[attribute.name] = attribute.choices[int(np.argmax(entries[block.columns]))]
@@ -288,7 +318,6 @@ class Encoder:
         fields: dict[str, Any] = {
             "attributes": [attribute.to_dict() for attribute in self.attributes]
         }
-        fields |= {"version": self.version} if self.version > 1 else {}
         fields |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
         return fields | (
             {"maps": [mapped.to_dict(feature_map) for feature_map in self.maps]}
@@ -310,6 +339,7 @@ class Encoder:
         more = {"version", "missing_values", "maps"}
         also = more & set(data) if isinstance(data, Mapping) else set()
         declared.check_keys("the encoder", data, {"attributes"} | also)
+        _validate.integer("version of the encoder", data.get("version", 1), low=1, high=VERSION)
         if not isinstance(data["attributes"], list):
             raise InvalidInput(
                 f"attributes must be a list of tables, got {quote(data['attributes'])}"
@@ -319,7 +349,7 @@ class Encoder:
                 declared.from_dict(f"attribute {i + 1}", item)
                 for i, item in enumerate(data["attributes"])
             ),
-            **{key: data[key] for key in also},
+            **{key: data[key] for key in also - {"version"}},
         )
 
     @classmethod
@@ -329,14 +359,13 @@ class Encoder:
         *,
         exclude: Collection[str],
         max_levels: int = 256,
-        version: int = 1,
         missing: Collection[str] = (),
         missing_values: tuple[str, ...] = (),
     ) -> Self:
         """Declarations guessed from the data, for experiments on data that are public or need no
         protection.
 
-        The leak: the minimum and the maximum of each column, in version 2 also its median and
+        The leak: the minimum and the maximum of each column, its median and
         standard deviation, and the set of its levels, are functions of people's records. Numbers
         are rounded to two digits of their width or deviation (`pdml.encoding.decimal_grid`); levels
         stand as they are. All this is stored in the model and no noise protects it: how old the
@@ -368,10 +397,10 @@ class Encoder:
         for name in (name for name in table.names if name not in exclude):
             spellings = missing_values if name in missing else None
             if table.is_numeric(name, spellings or ()):
-                guessed.append(_number_in(table, name, spellings, scaled=version > 1))
+                guessed.append(_number_in(table, name, spellings))
             else:
                 guessed.append(_category_in(table, name, spellings, max_levels))
-        return cls(attributes=tuple(guessed), version=version, missing_values=missing_values)
+        return cls(attributes=tuple(guessed), missing_values=missing_values)
 
 
 def _category_in(
@@ -391,15 +420,15 @@ def _category_in(
     return Category(name=name, levels=tuple(levels), missing=missing)
 
 
-def _number_in(table: Table, name: str, spellings: Sequence[str] | None, *, scaled: bool) -> Number:
-    """As `_category_in`; ``scaled``: typical and spread are taken from the data as well."""
+def _number_in(table: Table, name: str, spellings: Sequence[str] | None) -> Number:
+    """As `_category_in`."""
     absent = None if spellings is None else table.absent(name, spellings)
     cells = table.numeric(name, absent=absent)
     values = cells[~np.isnan(cells)]
     ends = float(values.min()), float(values.max())
     low, high = decimal_grid.round_range(*ends)
     options: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
-    if scaled and ends[0] < ends[1]:  # the middle of its range is typical of a constant column
+    if ends[0] < ends[1]:  # the middle of its range is typical of a constant column
         median, deviation = float(np.median(values)), float(np.std(values))
         typical, spread = decimal_grid.round_scale(median, deviation, *ends)
         options |= {"typical": typical, "spread": spread}

@@ -1,16 +1,43 @@
-"""`Encoding`: what is declared about the columns of X before anybody looks at a record."""
+"""`Encoding`: what is declared about the columns of X before anybody looks at a record, and the
+`Pipeline` that follows from it.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any, Self
 
+import numpy as np
+import scipy.sparse as sp
+
 from pdml import _validate
-from pdml.encoding import maps, numeric_columns, scaling
-from pdml.encoding.dataframe import is_frame, non_numeric_columns, number_columns
-from pdml.encoding.encoder import LATEST, Attribute, Category, Encoder, Number
-from pdml.errors import InvalidInput
+from pdml._types import Array, Matrix
+from pdml.encoding import decimal_grid, maps, scaling
+from pdml.encoding.attributes import Attribute, Category, Number
+from pdml.encoding.encoder import Encoder
+from pdml.encoding.pipeline import Pipeline, unnamed
+from pdml.errors import DataError, InvalidInput
+from pdml.numerics.admm import rows
+from pdml.tables import Frame
 
 MISSING_VALUES = {"number": "typical", "category": "level"}  # what a gap may be declared to mean
+GAPS = (
+    "missing='typical' takes numbers for typical and says so in a column of its own, "
+    "missing='level' makes it one more level of a category"
+)
+SCALES_LEAK = (
+    "scales='from_data' took each column's median and deviation, rounded to two digits of the "
+    "deviation, from the records: a release no noise protects"
+)
+RANGES_LEAK = (
+    "ranges='from_data' took each column's minimum and maximum, rounded outwards to two digits of "
+    "their distance, from the records: a release no noise protects"
+)
+_NUMBERS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "dtype": [np.float64, np.float32],
+    "ensure_all_finite": "allow-nan",  # NaN is refused with words of our own
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,41 +164,95 @@ class Encoding:
     def needs_encoder(self, x: Any) -> bool:
         """Whether there is more to X than numbers without gaps."""
         gaps = bool(self.missing) if isinstance(self.missing, Mapping) else self.allows_gaps
-        return gaps or bool(self.levels) or (is_frame(x) and bool(non_numeric_columns(x)))
+        frame = Frame.of(x)
+        texts = frame is not None and not all(map(frame.is_numeric, frame.names))
+        return gaps or bool(self.levels) or texts
 
-    def encoder(self, x: Any, names: Sequence[str]) -> tuple[Encoder, list[str]]:
-        """The declarations as an encoder, and what of them is a leak."""
-        categories = self._categories(x, names)
-        numbers = [name for name in names if name not in categories]
-        columns, leaks = numeric_columns.resolve_columns(
-            number_columns(x, names, numbers),
-            numbers,
-            scales=_without(self.scales, names, categories),
-            ranges=_without(self.ranges, names, categories),
-            feature_map=None,
+    def resolve(self, estimator: Any, X: Any, y: Any) -> tuple[Pipeline, Matrix, Any]:
+        """The pipeline, X as `Pipeline.rows` takes it, and y."""
+        from sklearn.utils.validation import (  # here: tables have no need of it
+            check_consistent_length,
+            column_or_1d,
         )
-        if columns is None and numbers:
+
+        frame = Frame.of(X)
+        if self.needs_encoder(X) and frame is not None:
+            names = _take_names(estimator, X, frame)
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(next(iter(frame.cells.values())), y)
+            pipeline = self._pipeline(None, frame, names)
+            return pipeline, pipeline.read(X), y
+        x, y = _validate_numbers(estimator, X, y, sparse=not self.needs_encoder(X), reset=True)
+        names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
+        if not self.needs_encoder(X):
+            refuse_gaps(x)
+            if self.scales is None and self.ranges is None:
+                self._refuse_maps()
+                x = rows.compact(x)
+                bound, intercept = self.norm_bound, bool(self.intercept)
+                return Pipeline(names=names, norm_bound=bound, intercept=intercept), x, y
+        pipeline = self._pipeline(x, None, names or unnamed(x.shape[1]))
+        return pipeline, pipeline.read(x), y
+
+    def _refuse_maps(self) -> None:
+        if maps.maps_of(self.maps):
             raise InvalidInput(
-                f"scales must say (typical, spread) of every number beside categories and gaps, "
+                "maps must come with scales: a map acts on columns whose typical value and spread "
+                "are declared",
+                setting="maps",
+            )
+
+    def _pipeline(self, x: Matrix | None, frame: Frame | None, names: Sequence[str]) -> Pipeline:
+        """What is declared of columns of an array, or of a DataFrame."""
+        categories = self._categories(frame, names)
+        numbers = [name for name in names if name not in categories]
+        if self.scales is None and self.ranges is None and numbers:
+            raise InvalidInput(
+                "scales must say (typical, spread) of every number beside categories and gaps, "
                 f"got none for {numbers[0]!r}",
                 setting="scales",
             )
         gaps = self._gaps(names, categories)
+        leaks = [
+            leak
+            for declared, leak in ((self.scales, SCALES_LEAK), (self.ranges, RANGES_LEAK))
+            if isinstance(declared, str)
+        ]
         attributes: dict[str, Attribute] = {
             name: Category(name=name, levels=levels, missing=gaps[name])
             for name, levels in categories.items()
         }
-        for k, name in enumerate(numbers):
-            assert columns is not None
-            attributes[name] = _number(columns, k, gaps[name])
-        encoder = Encoder(
-            attributes=tuple(attributes[name] for name in names),
-            version=LATEST,
-            maps=maps.maps_of(self.maps),
+        plain = x is not None and not categories and not any(gaps.values())
+        if numbers:
+            columns = _columns_of(x, frame, names, numbers)
+            ranges = self._ranges(columns, names, categories)
+            scales = self._scales(columns, ranges, names, categories)
+            if ranges is None:
+                far = np.full(len(numbers), inf) if plain else scaling.LIMIT * scales[:, 1]
+                ranges = scales[:, :1] + np.column_stack([-far, far])
+            for k, name in enumerate(numbers):
+                low, high = ranges[k].tolist()
+                typical, spread = scaling.checked(name, *scales[k].tolist())
+                attributes[name] = Number(
+                    name=name,
+                    low=low,
+                    high=high,
+                    typical=typical,
+                    spread=spread,
+                    missing=gaps[name],
+                )
+        return Pipeline(
+            encoder=Encoder(
+                attributes=tuple(attributes[name] for name in names),
+                maps=maps.maps_of(self.maps),
+            ),
+            names=tuple(names),
+            norm_bound=self.norm_bound,
+            intercept=bool(self.intercept),
+            leaks=tuple(leaks),
         )
-        return encoder, leaks
 
-    def _categories(self, x: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def _categories(self, frame: Frame | None, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The declared levels of each category."""
         declared = self.levels or {}
         for name in declared:
@@ -181,18 +262,18 @@ class Encoding:
                     setting="levels",
                 )
         categories = {name: tuple(map(str, levels)) for name, levels in declared.items()}
-        if is_frame(x):
-            for name, kind in non_numeric_columns(x).items():
-                if name in categories:
-                    continue
-                if not hasattr(kind, "categories"):
-                    raise InvalidInput(
-                        f"column {name!r} of X must have declared levels, got {kind} without: "
-                        f"levels={{{name!r}: [...]}} declares them, or the type "
-                        "pandas.CategoricalDtype([...])",
-                        setting="levels",
-                    )
-                categories[name] = tuple(map(str, kind.categories))
+        for name in frame.names if frame is not None else ():
+            if name in categories or frame is None or frame.is_numeric(name):
+                continue
+            levels = frame.levels(name)
+            if levels is None:
+                raise InvalidInput(
+                    f"column {name!r} of X must have declared levels, got {frame.kind(name)} "
+                    f"without: levels={{{name!r}: [...]}} declares them, or the type "
+                    "pandas.CategoricalDtype([...])",
+                    setting="levels",
+                )
+            categories[name] = levels
         return {name: categories[name] for name in names if name in categories}
 
     def _gaps(self, names: Sequence[str], categories: Collection[str]) -> dict[str, str]:
@@ -212,6 +293,120 @@ class Encoding:
             _validate.choice(f"missing of {name!r}", way, options, why=f"it is a {kinds[name]}")
         return {name: self.missing.get(name, "refuse").replace("refuse", "") for name in names}
 
+    def _ranges(self, x: Matrix, names: Sequence[str], categories: Collection[str]) -> Array | None:
+        """(low, high) of every number, declared or taken from the records."""
+        if self.ranges is None:
+            return None
+        if not isinstance(self.ranges, str):
+            values = _without(self.ranges, names, categories)
+            intervals = _pairs("ranges", "(low, high)", values, len(names) - len(categories))
+            if not (np.isfinite(intervals).all() and (intervals[:, 0] < intervals[:, 1]).all()):
+                raise InvalidInput(
+                    "ranges must be finite with low < high for every feature", setting="ranges"
+                )
+            return intervals
+        low, high = _ends(x)
+        if sp.issparse(x):  # 0 is the least of a column of zeros, too: another would fill them in
+            high = np.where(high > low, high, 1.0)
+        found = [decimal_grid.round_range(*ends) for ends in zip(low, high, strict=True)]
+        return np.array(found, dtype=float).reshape(-1, 2)
+
+    def _scales(
+        self, x: Matrix, ranges: Array | None, names: Sequence[str], categories: Collection[str]
+    ) -> Array:
+        """(typical, spread) of every number: declared, by its range, or taken from the records."""
+        numbers = [name for name in names if name not in categories]
+        declared = _without(self.scales, names, categories)
+        if isinstance(declared, str):
+            return _measure_scales(x)
+        if declared is None:
+            assert ranges is not None
+            return _scales_of_ranges(ranges, sparse=sp.issparse(x))
+        if isinstance(declared, Mapping):
+            if unknown := [name for name in declared if name not in numbers]:
+                raise InvalidInput(
+                    f"scales must be of columns of X, got {unknown[0]!r}", setting="scales"
+                )
+            if missing := [name for name in numbers if name not in declared]:
+                raise InvalidInput(
+                    f"scales must name every column of numbers, got none for {missing[0]!r}",
+                    setting="scales",
+                )
+            declared = [declared[name] for name in numbers]
+        return _pairs("scales", "(typical, spread)", declared, len(numbers))
+
+
+def read_inputs(pipeline: Pipeline, estimator: Any, X: Any) -> Matrix:
+    """X of a prediction, as `Pipeline.rows` takes it."""
+    encoder, frame = pipeline.encoder, Frame.of(X)
+    if frame is not None and (encoder is not None and not encoder.is_numeric):
+        _take_names(estimator, X, frame, reset=False)
+        return pipeline.read(X)
+    plain = encoder is None or encoder.is_numeric
+    x, _ = _validate_numbers(estimator, X, None, sparse=plain, reset=False)
+    if plain:
+        refuse_gaps(x)
+    return pipeline.read(x)
+
+
+def refuse_gaps(x: Matrix) -> None:
+    """Say what could be declared where a value is missing."""
+    values = x.data if hasattr(x, "toarray") else x
+    if values.size and np.isnan(np.min(values)):
+        raise DataError(f"X must have a value in every cell, got NaN: {GAPS}", setting="missing")
+
+
+def _validate_numbers(
+    estimator: Any, X: Any, y: Any, *, sparse: bool, reset: bool
+) -> tuple[Matrix, Any]:
+    """X as an array of numbers, and y."""
+    from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+    options = _NUMBERS if sparse else {**_NUMBERS, "accept_sparse": False}
+    frame = Frame.of(X)
+    if frame is not None and not frame.is_pandas:
+        names = _take_names(estimator, X, frame, reset=reset)
+        x = np.column_stack([frame.numbers(name) for name in names])
+        if not reset:
+            return x, None
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(x, y)
+        return x, y
+    if not reset:
+        return validate_data(estimator, X, **options, reset=False), None
+    x, y = validate_data(estimator, X, y, **options)
+    return x, y
+
+
+def _take_names(estimator: Any, X: Any, frame: Frame, *, reset: bool = True) -> tuple[str, ...]:
+    """The columns' names, kept in an estimator as scikit-learn keeps them, or compared with it."""
+    from sklearn.utils.validation import validate_data
+
+    if frame.is_pandas:
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+    elif reset:
+        estimator.feature_names_in_ = np.array(frame.names, dtype=object)
+        estimator.n_features_in_ = len(frame.names)
+    elif frame.names != tuple(estimator.feature_names_in_):
+        raise DataError(
+            "the columns of X must be those of the training in their order, got "
+            f"{', '.join(frame.names)}"
+        )
+    names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
+    return names or unnamed(len(frame.names))
+
+
+def _columns_of(
+    x: Matrix | None, frame: Frame | None, names: Sequence[str], wanted: Sequence[str]
+) -> Matrix:
+    """Columns of numbers, for scales that are taken from the data."""
+    if frame is not None:
+        return np.column_stack([frame.numbers(name) for name in wanted])
+    assert x is not None
+    if len(wanted) == len(names):
+        return x
+    return np.asarray(x[:, [k for k, name in enumerate(names) if name in wanted]])
+
 
 def _without(declarations: Any, names: Sequence[str], categories: Collection[str]) -> Any:
     """Declarations of numbers: of a list those at the places of categories are passed over."""
@@ -223,13 +418,48 @@ def _without(declarations: Any, names: Sequence[str], categories: Collection[str
     return [item for name, item in zip(names, items, strict=True) if name not in categories]
 
 
-def _number(columns: numeric_columns.NumericColumns, k: int, missing: str) -> Number:
-    typical, spread = columns.scales[k].tolist()
-    if columns.ranges is None:
-        far = scaling.LIMIT * spread
-        low, high = typical - far, typical + far
+def _pairs(setting: str, what: str, values: Any, many: int) -> Array:
+    try:
+        pairs = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        pairs = np.zeros(0)
+    if pairs.shape != (many, 2):
+        raise InvalidInput(
+            f"{setting} must have a {what} pair for each of the {many} features, got "
+            f"{f'shape {pairs.shape}' if pairs.size else 'something else'}",
+            setting=setting,
+        )
+    return pairs
+
+
+def _scales_of_ranges(ranges: Array, *, sparse: bool) -> Array:
+    """(typical, spread) where ranges alone are declared."""
+    low, high = ranges.T
+    if not sparse:
+        return np.column_stack(scaling.of_range(low, high))
+    if (low != 0).any():
+        raise InvalidInput(
+            "ranges of a sparse X must start at 0: another low would fill in every zero",
+            setting="ranges",
+        )
+    return np.column_stack([low, high / 2])  # 0 is typical where most entries are
+
+
+def _ends(x: Matrix) -> tuple[Array, Array]:
+    """Minimum and maximum of what each column holds, gaps aside; with 0 of a sparse X."""
+    if not sp.issparse(x):
+        return np.nanmin(x, axis=0).astype(float), np.nanmax(x, axis=0).astype(float)
+    low, high = (side.toarray().ravel().astype(float) for side in (x.min(axis=0), x.max(axis=0)))
+    return np.minimum(low, 0.0), np.maximum(high, 0.0)
+
+
+def _measure_scales(x: Matrix) -> Array:
+    """Median and deviation of what each column holds, rounded; about 0 of a sparse X."""
+    if sp.issparse(x):
+        squares = np.asarray((x.multiply(x)).mean(axis=0)).ravel()
+        scales = [(0.0, decimal_grid.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
     else:
-        low, high = columns.ranges[k].tolist()
-    return Number(
-        name=columns.names[k], low=low, high=high, typical=typical, spread=spread, missing=missing
-    )
+        middle, deviation = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
+        columns = zip(middle, deviation, *_ends(x), strict=True)
+        scales = [decimal_grid.round_scale(*column) for column in columns]
+    return np.array(scales, dtype=float).reshape(-1, 2)

@@ -6,9 +6,10 @@ what it costs is width, and the planner counts that. No map looks at more than o
 anything that is not public.
 
 As in `encoding.scaling`, only IEEE operations in a fixed order, so that any language finds the
-same. What becomes of a whole row is `encoding.expansion`.
+same. What becomes of a whole row is `encoding.encoder.Expansion`.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -19,9 +20,13 @@ import numpy as np
 
 from pdml import _validate
 from pdml._types import Array
-from pdml.encoding import fourier, scaling
+from pdml.encoding import scaling
 from pdml.errors import InvalidInput
 
+TURN = 6.283185307179586  # 2π
+_GRID = 65536.0  # directions are multiples of 1/65536 of a turn
+_MEAN, _DEVIATION = 524280.0, 75674.0  # of the sum of sixteen words of 16 bits
+_TERMS = 11  # of the cosine's series
 _REACH = 2.0  # where equal bins begin and end: the outermost are open
 
 
@@ -256,14 +261,59 @@ class Fourier:
     def apply(self, entries: Array, inputs: Inputs) -> Array:
         """The columns it adds to entries (m, d)."""
         used = self.uses(inputs)
-        w = fourier.directions(self.seed, (self.count + 1) // 2, len(used), self.scale)
+        w = directions(self.seed, (self.count + 1) // 2, len(used), self.scale)
         t = np.zeros((len(entries), len(w)))
         for j, k in enumerate(used):  # from left to right, as everywhere
             t += entries[:, k, None] * w[:, j]
         waves = np.empty((len(entries), 2 * len(w)))
-        waves[:, 0::2] = fourier.wave(t)
-        waves[:, 1::2] = fourier.wave(t - 0.25)
+        waves[:, 0::2] = wave(t)
+        waves[:, 1::2] = wave(t - 0.25)
         return waves[:, : self.count] * sqrt(2.0)
+
+    def waves(self, width: int) -> tuple[Array, Array]:
+        """Each wave as √2·cos(2π(e·w + phase)): all w (waves, width), all phases."""
+        w = directions(self.seed, (self.count + 1) // 2, width, self.scale)
+        phases = np.tile([0.0, -0.25], len(w))  # cosine and sine by turns
+        return np.repeat(w, 2, axis=0)[: self.count], phases[: self.count]
+
+
+# The cosine of a platform may differ in its last bit from machine to machine, as its generator of
+# random numbers may: waves are polynomials, and their directions come from a public seed by
+# integers and SHA-256, the same to the bit in every language.
+
+
+def directions(seed: int, count: int, width: int, scale: float) -> Array:
+    """w (count, width) in turns: entries like N(0, 1/(2π·scale)²).
+
+    Entry (k, j) is the sum of the sixteen words of 16 bits in the SHA-256 of
+    "pdml-fourier SEED K J" about its mean, over its deviation, rounded to 1/65536 of a turn. It is
+    normal but for a kurtosis of 2.93.
+    """
+    sums = np.array(
+        [[_words(f"pdml-fourier {seed} {k} {j}") for j in range(width)] for k in range(count)],
+        dtype=np.float64,
+    ).reshape(count, width)
+    unit = _DEVIATION * TURN * scale
+    return np.asarray(np.floor((sums - _MEAN) / unit * _GRID + 0.5) / _GRID)
+
+
+def wave(t: Array) -> Array:
+    """cos(2π t), to 1e-11, by the same operations in every language.
+
+    With u = t - ⌊t⌋ - 1/2 it is -Σ_k (-(2π u)²)^k/(2k)!, summed from the last term.
+    """
+    u = t - np.floor(t) - 0.5
+    v = u * u
+    total = np.zeros_like(v)
+    for k in range(_TERMS, 0, -1):
+        total = (1.0 + total) * v * (-(TURN * TURN) / ((2 * k - 1) * (2 * k)))
+    return np.asarray(-1.0 - total)
+
+
+def _words(text: str) -> int:
+    """The sum of the sixteen words of 16 bits of a text's SHA-256."""
+    digest = hashlib.sha256(text.encode("ascii")).digest()
+    return sum(int.from_bytes(digest[k : k + 2], "big") for k in range(0, 32, 2))
 
 
 FeatureMap = Squares | Products | Bins | Fourier

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pdml._types import Array, IntArray, Matrix
+from pdml._types import Array, IntArray
 from pdml.errors import DataError
 from pdml.model.model import Model
 from pdml.training.count_release import binned
@@ -112,14 +112,15 @@ class Evaluation:
         }
 
 
-def evaluate(model: Model, x: Matrix, truth: IntArray) -> Evaluation:
-    """Measure a model on encoded records."""
+def evaluate(model: Model, records: Any, truth: IntArray) -> Evaluation:
+    """Measure a model on records, whatever it predicts from; ``truth``: indices of classes."""
     from sklearn import metrics  # not loaded where nothing is measured
 
-    if x.shape[0] != len(truth) or not len(truth):
+    x = model.features(records)
+    if len(x) != len(truth) or not len(truth):
         raise DataError(
             f"an evaluation needs one label for each record, got {len(truth)} labels and "
-            f"{x.shape[0]} records"
+            f"{len(x)} records"
         )
     chances, guessed = model.predict_proba(x), model.choose(x)
     every = np.arange(len(model.classes))
@@ -161,7 +162,7 @@ def _auc(truth: IntArray, chances: Array) -> float | None:
 
 
 def reference_accuracy(
-    model: Model, x: Matrix, truth: IntArray, tested: Matrix, tested_truth: IntArray
+    model: Model, x: Any, truth: IntArray, tested: Any, tested_truth: IntArray
 ) -> float | None:
     """What the same records would have given without any protection: `REFERENCE`."""
     from sklearn.linear_model import LogisticRegression

@@ -3,13 +3,14 @@ file.
 
 The coefficients are a function of the servers' noisy releases (the average of the last ones, or the
 model that their total tells), so the file is post-processing of what the other servers saw anyway
-and spends nothing more. A model for the house is none of these: it is made of exact sums, is marked
-as such, and is written for its owner alone.
+and spends nothing more. A local model is none of these: it is made of exact sums, is marked as
+such, and is written for its owner alone.
 """
 
 import json
 import re
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,26 @@ from numpy.typing import NDArray
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import LedgerRow
 from pdml.accounting.ledger_row import merge_rows, representative_coalition_sizes
-from pdml.encoding.dataframe import is_frame, table_of
 from pdml.encoding.encoder import Encoder
-from pdml.encoding.numeric_columns import NumericColumns, prepare_rows
+from pdml.encoding.pipeline import Pipeline, Step
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.numerics.sums.expected_accuracy import Expectation
-from pdml.tables import Table, quote_names
 
-FORMAT = Format(name="model", version=3, oldest=1)
-_TAG = "pdml-model/{}"
-_VERSIONS = range(FORMAT.oldest, FORMAT.version + 1)
-_NEW = {"expected": 2, "house": 2, "inputs": 3}  # a model without them is written as it was before
+FORMAT = Format(name="model", version=1)
+_TAG = f"pdml-model/{FORMAT.version}"
 THIS_TRAINING = "this training alone: other trainings on the same records must be added up"
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Records that a model has read: `Model` predicts from them as from the records."""
+
+    matrix: Matrix
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,23 +63,19 @@ class Model:
         Whether a constant 1 is added to every row.
     feature_names : tuple of str
         Of the d features, where they are known.
-    ranges : array of shape (d, 2), optional
-        Declared ranges, which are mapped to [0, 1]: models before version 3.
     label : str, optional
         The label column's name, if the data was a table.
     encoder : dict, optional
-        How a table's columns become features: `pdml.encoding.encoder.Encoder.to_dict`.
+        How columns become features: `pdml.encoding.encoder.Encoder.to_dict`. None: rows of numbers
+        are taken as they are.
     plan, privacy, provenance : dict
         What was agreed, what was spent, and where it comes from.
     expected : Expectation, optional
         How good the model is by what was released alone, where that tells: after one exchange of
         sums. Its intervals hold the truth in 80% of trainings.
-    house : str
-        The server for whose own use the model was made of its exact sums: not to be shared. Empty
+    local : str
+        The server for whose own use the model was made of its exact sums: do not publish it. Empty
         for a model that was released.
-    inputs : dict, optional
-        How plain columns of numbers become features:
-        `pdml.encoding.numeric_columns.NumericColumns.to_dict`.
     """
 
     classes: tuple[str | int | float | bool, ...]
@@ -81,55 +84,52 @@ class Model:
     norm_bound: float
     fit_intercept: bool
     feature_names: tuple[str, ...] = ()
-    ranges: Array | None = None
     label: str | None = None
     encoder: dict[str, Any] | None = None
     plan: dict[str, Any] = field(default_factory=dict)
     privacy: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     expected: Expectation | None = None
-    house: str = ""
-    inputs: dict[str, Any] | None = None
+    local: str = ""
 
-    def decision_function(self, x: Matrix) -> Array:
+    def decision_function(self, x: Any) -> Array:
         """Margins: (m,) for two classes (positive means ``classes[1]``), else (m, K)."""
-        weights = self.coefficients
-        if self.fit_intercept:
-            weights = np.hstack([weights, self.intercepts[:, None]])
-        scores = np.asarray(self.rows(x) @ weights.T)
+        scores = np.asarray(self.rows(x) @ self.weights.T)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def rows(self, x: Matrix) -> Matrix:
+    @property
+    def weights(self) -> Array:
+        """What a row is multiplied by, (C, d) or with the constant's last (C, d + 1)."""
+        if not self.fit_intercept:
+            return self.coefficients
+        return np.hstack([self.coefficients, self.intercepts[:, None]])
+
+    def rows(self, x: Any) -> Matrix:
         """Records as the weights meet them: scaled, with their constant, none longer than the norm
-        bound. A table by the names of its columns, where the model knows them.
+        bound.
         """
-        columns = self._columns
-        named = self.encoder is not None or columns is not None or self.feature_names
-        if named and (isinstance(x, Table) or is_frame(x)):
-            x = self.features(x)
-        _check_width(x, len(columns.names) if columns else self.coefficients.shape[1])
-        prepared, _ = prepare_rows(
-            x,
+        return self.pipeline.rows(self.features(x).matrix)[0]
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """How a record becomes a row."""
+        return Pipeline(
+            encoder=None if self.encoder is None else Encoder.from_dict(self.encoder),
+            names=self.feature_names if self.encoder is None else (),
             norm_bound=self.norm_bound,
-            fit_intercept=self.fit_intercept,
-            ranges=self.ranges,
-            columns=columns,
-            encoder=self._encoder,
+            intercept=self.fit_intercept,
         )
-        return prepared
 
-    @property
-    def _columns(self) -> NumericColumns | None:
-        return None if self.inputs is None else NumericColumns.from_dict(self.inputs)
+    def translatable_steps(self) -> tuple[Step, ...]:
+        """`pipeline`, step by step, for other programs that are taught to take it."""
+        if self.pipeline.encoder is not None and self.pipeline.encoder.sensitive:
+            raise InvalidInput(
+                "a model of randomised answers cannot be expressed in other programs: use the "
+                "model itself"
+            )
+        return self.pipeline.steps(self.coefficients.shape[1])
 
-    @property
-    def _encoder(self) -> Encoder | None:
-        """From its version 2 on, which scales rows by what is declared."""
-        if self.encoder is None or self.encoder.get("version", 1) == 1:
-            return None
-        return Encoder.from_dict(self.encoder)
-
-    def predict_proba(self, x: Matrix) -> Array:
+    def predict_proba(self, x: Any) -> Array:
         """Class probabilities of the logistic model, (m, K)."""
         scores = self.decision_function(x)
         if scores.ndim == 1:
@@ -138,16 +138,16 @@ class Model:
         shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
-    def choose(self, x: Matrix) -> IntArray:
+    def choose(self, x: Any) -> IntArray:
         """The most likely class of each row, as an index into ``classes``."""
         scores = self.decision_function(x)
         return np.asarray((scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1))
 
-    def predict(self, x: Matrix) -> NDArray[Any]:
+    def predict(self, x: Any) -> NDArray[Any]:
         """The most likely class of each row."""
         return np.asarray(np.asarray(self.classes)[self.choose(x)])
 
-    def prediction_columns(self, x: Matrix, *, proba: bool = False) -> dict[str, NDArray[Any]]:
+    def prediction_columns(self, x: Any, *, proba: bool = False) -> dict[str, NDArray[Any]]:
         """The prediction of each row as a column, with ``proba`` also each class's probability."""
         columns = {"prediction": self.predict(x)}
         if proba:
@@ -165,7 +165,7 @@ class Model:
 
         Guarantees
         ----------
-        - A model for the house (usually house.json) can be read by its owner alone: mode 0600.
+        - A local model (usually local_model.json) can be read by its owner alone: mode 0600.
         """
         self.write(path, self.to_bytes())
 
@@ -179,7 +179,7 @@ class Model:
         data : bytes
             All that it is to hold.
         """
-        if self.house:
+        if self.local:
             write_private(path, data)
         else:
             atomic_write(path, data)
@@ -192,11 +192,9 @@ class Model:
         bytes
             JSON, with every number in the shortest spelling that reads back as it.
         """
-        versions = [since for name, since in _NEW.items() if getattr(self, name)]
-        version = max(1, *versions, 3 if self._encoder is not None else 1)
-        values = {name: getattr(self, name) for name in _names(version)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         text = json.dumps(
-            {"format": _TAG.format(version), **values},
+            {"format": _TAG, **values},
             indent=1,
             ensure_ascii=False,
             allow_nan=False,
@@ -229,7 +227,7 @@ class Model:
 
         Guarantees
         ----------
-        - As `save` says of a model for the house.
+        - As `save` says of a local model.
         """
         from pdml.model.export.onnx import to_onnx
 
@@ -277,12 +275,12 @@ class Model:
         sizes = representative_coalition_sizes(others, also) if others else []
         return merge_rows(self.lines(), [line for line in coalitions if line.colluding in sizes])
 
-    def features(self, table: Any) -> Matrix:
-        """Records as the model was taught them: by its encoder, or as plain numbers.
+    def features(self, records: Any) -> Features:
+        """Records that are read once, for several predictions.
 
         Parameters
         ----------
-        table : Table, DataFrame or array
+        records : Table, path of a table, DataFrame or array
             With the columns of the training; others are passed over. Of an array all columns, in
             the order of the training.
 
@@ -292,31 +290,12 @@ class Model:
             If a column is missing or holds what the model has no feature for, or if the model was
             not trained on named columns.
         """
-        encoder = None if self.encoder is None else Encoder.from_dict(self.encoder)
-        columns = self._columns
-        column_names = columns.names if columns else self.feature_names
-        needed = [a.name for a in encoder.attributes] if encoder else list(column_names)
-        if not (isinstance(table, Table) or is_frame(table)):
-            _check_width(table, len(needed) or self.coefficients.shape[1])
-            return table if encoder is None else encoder.encode(table_of(table, needed, encoder))
-        if not needed:
-            raise DataError(
-                f"the model does not say which columns its {self.coefficients.shape[1]} features "
-                "are: it was not trained on a table"
-            )
-        names = table.names if isinstance(table, Table) else tuple(map(str, table.columns))
-        if missing := [name for name in needed if name not in names]:
-            source = table.source if isinstance(table, Table) else "X"
-            raise DataError(f"{source} lacks columns the model needs: {quote_names(missing)}")
-        read = table if isinstance(table, Table) else table_of(table, names, encoder, needed)
-        if encoder:
-            return encoder.encode(read)
-        return np.column_stack([read.numeric(name) for name in needed])
-
-
-def _check_width(x: Matrix, wanted: int) -> None:
-    if x.shape[1] != wanted:
-        raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
+        if isinstance(records, Features):
+            return records
+        matrix = self.pipeline.read(records)
+        if self.encoder is None and matrix.shape[1] != (width := self.coefficients.shape[1]):
+            raise DataError(f"the model was trained on {width} features, got {matrix.shape[1]}")
+        return Features(matrix)
 
 
 def read_ledger_rows(privacy: dict[str, Any], name: str = "lines") -> list[LedgerRow]:
@@ -336,12 +315,6 @@ def read_ledger_rows(privacy: dict[str, Any], name: str = "lines") -> list[Ledge
             "the model does not say what its training spent: it has no ledger that this "
             "version can read"
         ) from None
-
-
-def _names(version: int) -> tuple[str, ...]:
-    """The fields of a file."""
-    every = (field.name for field in fields(Model))
-    return tuple(name for name in every if version >= _NEW.get(name, 1))
 
 
 def load_model(path: str | Path) -> Model:
@@ -371,10 +344,9 @@ def load_model(path: str | Path) -> Model:
     try:
         content: dict[str, Any] = decode(raw, dict[str, Any])
         tag = content.pop("format", None)
-        version = next((number for number in _VERSIONS if tag == _TAG.format(number)), None)
-        if version is None:
+        if tag != _TAG:
             raise msgspec.ValidationError("it does not say so")
-        names = _names(version)
+        names = tuple(field.name for field in fields(Model))
         for name in (*content, *names):
             if name not in names or name not in content:
                 wrong = "misses the field" if name in names else "has an unknown field"
@@ -406,15 +378,13 @@ def _find_mistake(model: Model) -> str:
     shapes = (len(model.coefficients), model.intercepts.shape)
     if len(model.classes) < 2 or shapes != (codes, (codes,)):
         return f"{len(model.coefficients)} rows of coefficients for {len(model.classes)} classes"
-    if model.ranges is not None and model.ranges.shape != (width, 2):
-        return f"ranges for {len(model.ranges)} features and coefficients for {width}"
-    if model.inputs is not None:
+    if model.encoder is not None:
         try:
-            columns = NumericColumns.from_dict(model.inputs)
+            features = Encoder.from_dict(model.encoder).n_features
         except InvalidInput as error:
-            return f"inputs that no training has: {error}"
-        if columns.expansion.width != width:
-            return f"inputs for {columns.expansion.width} features and coefficients for {width}"
+            return f"an encoder that no training has: {error}"
+        if features != width:
+            return f"an encoder of {features} features and coefficients for {width}"
     finite = np.isfinite(model.coefficients).all() and np.isfinite(model.intercepts).all()
     if not finite or model.norm_bound <= 0:
         return "numbers that are not finite, or a norm bound that is not positive"

@@ -17,7 +17,7 @@ _MOST = 12  # coefficients
 def model_html(model: "Model") -> str:
     """What a reader needs to judge a model by, as a part of a page."""
     title = f"Model of {model.label}" if model.label else "Model"
-    title += f" for the house of {model.house}: not to be shared" if model.house else ""
+    title += f" for {model.local} alone: do not publish it" if model.local else ""
     sheets = [_facts(model), _weights(model)]
     try:
         sheets.append(ledger_display.sheet(model.lines()))

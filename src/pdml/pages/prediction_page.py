@@ -142,8 +142,7 @@ class PredictionPage:
     def limit(self) -> str:
         """How many spreads from what is typical a number counts, in the encoder that has them."""
         scaled = any(field.shape == "text" and not field.randomised for field in self.fields)
-        limit = self.sheet.version > 1 and scaled
-        return self.say("trust.limit", limit=LIMIT) if limit else ""
+        return self.say("trust.limit", limit=LIMIT) if scaled else ""
 
     @property
     def quality(self) -> Iterator[Markup]:
@@ -186,7 +185,7 @@ class PredictionPage:
         parts = (
             '"use strict";\n',
             _asset("device", "encoding.js"),
-            _asset("device", "i18n.js"),
+            _asset("device", "sentences.js"),
             constant({self.code: self.spoken}),
             _asset("pages", "templates/predicting.js"),
             f"const MODEL = {data};\n",

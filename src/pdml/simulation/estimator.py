@@ -11,8 +11,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from pdml._types import Array, Matrix
-from pdml.encoding.encoding import Encoding
-from pdml.encoding.input_encoding import InputEncoding
+from pdml.encoding.encoding import Encoding, read_inputs
+from pdml.encoding.pipeline import Pipeline
+from pdml.model.model import Features
 from pdml.simulation.privacy_session import Origin
 from pdml.simulation.simulation import Simulation
 from pdml.simulation.transformers import PREPROCESSING_NOTE, fitted_before, rows_before
@@ -188,7 +189,7 @@ noise_decay, tolerance, label_noise, square_noise
             before=rows_before(self),
         )
 
-    def _read(self, X: Any, y: Any) -> tuple[InputEncoding, Matrix, NDArray[Any]]:
+    def _read(self, X: Any, y: Any) -> tuple[Pipeline, Matrix, NDArray[Any]]:
         """The form of X that is kept for predictions, and X and y as they can be used."""
         encoding = Encoding(
             scales=self.feature_scales,
@@ -199,7 +200,7 @@ noise_decay, tolerance, label_noise, square_noise
             norm_bound=self.norm_bound,
             intercept=bool(self.fit_intercept),
         )
-        return InputEncoding.from_declarations(self, X, y, encoding)
+        return encoding.resolve(self, X, y)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session, which knows other people too: what it has counted so far stays.
@@ -213,9 +214,9 @@ noise_decay, tolerance, label_noise, square_noise
             state |= {"_spent": self.privacy_, "_session": None}
         return state
 
-    def _checked(self, X: Matrix) -> Matrix:
+    def _checked(self, X: Matrix) -> Features:
         check_is_fitted(self, "coef_")
-        return self._form.validate_inputs(self, X)
+        return Features(read_inputs(self._form, self, X))
 
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""

@@ -21,8 +21,7 @@ from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
-from pdml.encoding import numeric_columns
-from pdml.encoding.input_encoding import InputEncoding
+from pdml.encoding.pipeline import Pipeline, clipping_warning
 from pdml.errors import (
     ClippingWarning,
     InvalidInput,
@@ -61,7 +60,7 @@ from pdml.simulation.resolve_plan import (
 from pdml.training import sums_fit
 from pdml.training.engines import local_engine
 
-RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
+RISK_LEAK = "history_.risk is computed from the records without noise: do not publish it"
 CLASSES_LEAK = (
     "classes_ was taken from true labels, also a class that one person alone has, which no noise "
     "protects: classes= declares it"
@@ -166,7 +165,7 @@ class Simulation:
 
     def simulate(
         self,
-        form: InputEncoding,
+        form: Pipeline,
         x: Matrix,
         y: NDArray[Any],
         *,
@@ -184,13 +183,11 @@ class Simulation:
         self.leaks_ += [*self._form.leaks, *leaks]
         self.classes_, index = partition.classes_of(self.classes, y)
         source = source_named(self.randomness, _seed(self.random_state))
-        prepared, self.n_clipped_ = self._form.rows(
-            x, norm_bound=self.norm_bound, constant=bool(self.fit_intercept)
-        )
+        prepared, self.n_clipped_ = self._form.rows(x)
         unscaled = False
         if not self.declared:
             lengths = rows.norms(x) / self.norm_bound
-            if clipped := numeric_columns.clipping(lengths, self.norm_bound):
+            if clipped := clipping_warning(lengths, self.norm_bound):
                 self._warn(clipped, ClippingWarning)
             unscaled = bool(2 * np.count_nonzero(lengths > 1) > len(lengths))
         chosen = self.epsilon if epsilons is None else epsilons
@@ -388,8 +385,8 @@ class Simulation:
         self.house_ = [
             replace(
                 self._model(weights, plan),
-                house=f"server {i + 1}",
-                provenance={"keep": sums_fit.LOCAL_USE},
+                local=f"server {i + 1}",
+                provenance={"do_not_publish": sums_fit.LOCAL_USE},
             )
             for i, weights in enumerate(done.local_models)
         ]
@@ -411,7 +408,7 @@ class Simulation:
     @property
     def declared(self) -> bool:
         """Whether rows follow from declared inputs, which shrink typical ones to the norm bound."""
-        return self._form.has_declarations
+        return self._form.encoder is not None
 
     @property
     def privacy_(self) -> Ledger:
@@ -480,7 +477,8 @@ class Simulation:
             norm_bound=float(self.norm_bound),
             fit_intercept=bias,
             plan=plan.to_dict(),
-            **self._form.fields(),
+            encoder=None if self._form.encoder is None else self._form.encoder.to_dict(),
+            feature_names=self._form.feature_names,
         )
 
 

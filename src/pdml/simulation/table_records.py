@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pdml._types import Array, IntArray, Matrix
-from pdml.encoding import declarations, scaling
+from pdml.encoding import declarations
 from pdml.encoding.encoder import Attribute, Encoder
 from pdml.encoding.maps import FeatureMap
+from pdml.encoding.pipeline import Pipeline
 from pdml.errors import DataError, InvalidInput
 from pdml.tables import Table, columns, read_table
 from pdml.tables.roles import Roles
@@ -29,7 +30,7 @@ class Records:
 
     encoder: Encoder
     classes: tuple[Any, ...]
-    x: Matrix  # of the encoder, before constant and scale
+    x: Matrix  # as `Pipeline.rows` takes it
     codes: IntArray
     epsilons: Array | None = None
     owners: IntArray | None = None  # each record's server
@@ -77,7 +78,7 @@ def read_records(
     return Records(
         encoder=encoder,
         classes=class_names,
-        x=encoder.encode(table),
+        x=Pipeline(encoder=encoder).read(table),
         codes=codes,
         epsilons=columns.epsilons(table, roles.epsilon) if roles.epsilon else None,
         owners=owners,
@@ -94,14 +95,14 @@ def public_records(
     Ranges, typical values, levels and classes come from the data, which are public.
     """
     read = read_records(read_table(path), Roles(label=label), from_data=True)
-    rows, _ = scaling.scale_and_clip(read.x, read.encoder.mass, bound=norm_bound)
+    rows, _ = Pipeline(encoder=read.encoder, norm_bound=norm_bound).rows(read.x)
     return rows, read.codes, len(read.classes)
 
 
 def read_labelled(records: Records, table: Table, label: str) -> Records:
     """Records of another table, by the same declarations and classes."""
     codes = columns.positions(table, label, records.classes, what="the classes", private=True)
-    return replace(records, x=records.encoder.encode(table), codes=codes)
+    return replace(records, x=Pipeline(encoder=records.encoder).read(table), codes=codes)
 
 
 def split_test(records: Records, fraction: float, seed: int | None) -> tuple[Records, Records]:

@@ -7,15 +7,15 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml._types import IntArray, Matrix
+from pdml._types import IntArray
 from pdml.encoding.encoder import Attribute
-from pdml.encoding.input_encoding import InputEncoding
 from pdml.encoding.maps import FeatureMap
+from pdml.encoding.pipeline import Pipeline
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.randomness import Source
 from pdml.model.evaluation import Evaluation, evaluate
-from pdml.model.model import Model
+from pdml.model.model import Features, Model
 from pdml.model.private_evaluation import CountedEvaluation, count
 from pdml.simulation.simulation import Simulation
 from pdml.simulation.table_records import Records, read_labelled, read_records, split_test
@@ -148,9 +148,9 @@ def train_table(
         if tested is None
         else add_evaluation(
             trained,
-            tested.x,
+            Features(tested.x),
             tested.codes,
-            training_records=(training_records.x, training_records.codes),
+            training_records=(Features(training_records.x), training_records.codes),
         )
     )
 
@@ -255,8 +255,8 @@ def evaluate_privately(
     return count(model, *labelled_rows(model, table, label), counting, source=source)
 
 
-def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Matrix, IntArray]:
-    """Records as a model takes them, and of each the index of its true class."""
+def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Features, IntArray]:
+    """Records as a model has read them, and of each the index of its true class."""
     read, name = _read(table), label or model.label
     if not name:
         raise InvalidInput(
@@ -294,8 +294,13 @@ def _simulated(records: Records, settings: dict[str, Any]) -> Simulation:
             setting="n_servers",
         )
     chosen = {**settings, "n_servers": n, "classes": range(len(records.classes))}
-    return Simulation(**chosen).simulate(
-        InputEncoding(encoder=records.encoder),
+    simulation = Simulation(**chosen)
+    return simulation.simulate(
+        Pipeline(
+            encoder=records.encoder,
+            norm_bound=simulation.norm_bound,
+            intercept=bool(simulation.fit_intercept),
+        ),
         records.x,
         records.codes,
         epsilons=records.epsilons,

@@ -117,7 +117,7 @@ class TrainingResult:
         """Each server's model for its own house, by name, if it was asked for: not to be shared."""
         pairs = zip(self.servers, self.simulation.house_, strict=False)
         table_fields = {name: getattr(self.model, name) for name in _TABLE}
-        return {name: replace(model, house=name, **table_fields) for name, model in pairs}
+        return {name: replace(model, local=name, **table_fields) for name, model in pairs}
 
     @property
     def page_leaks(self) -> list[str]:

@@ -25,7 +25,7 @@ from pdml.pages import ledger_table
 from pdml.planning.training_plan import TrainingPlan
 from pdml.statement.document import Card
 from pdml.study import Study, Wording, study_summary
-from pdml.study.schema import trainable
+from pdml.study.schema import budget_checks, trainable
 
 RECEIVER, OTHERS, TOGETHER = ADVERSARIES
 LIMITED = ("label", "features")  # what a budget knows
@@ -187,7 +187,7 @@ class Facts:
         never keeps to it."""
         hopeless = self.spent is None and not self.within
         mistakes = (
-            trainable.mistakes(self.study) if hopeless else trainable.budget_mistakes(self.study)
+            trainable.mistakes(self.study) if hopeless else budget_checks.mistakes(self.study)
         )
         return tuple(sentence for _, sentence in mistakes)
 
@@ -458,7 +458,7 @@ class Facts:
         study = self.study
         yield study.question, ", ".join(study.classes), self._sent(study.menu)
         for attribute in study.attributes:
-            domain = study_summary.domain(attribute, study.encoder.version)
+            domain = study_summary.domain(attribute)
             menu = attribute.epsilon
             sent = self._sent(menu.menu) if menu else "as it was given"
             yield self.question(attribute), domain, sent

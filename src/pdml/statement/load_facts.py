@@ -84,9 +84,9 @@ def load_result_facts(
         verification.check()
         path, verified, last_digits = path / MODEL, True, MODEL in verification.unchecked
     model = load_model(path)
-    if model.house:
+    if model.local:
         raise InvalidInput(
-            f"result must be a model that was released, got the local model of {model.house}: "
+            f"result must be a model that was released, got the local model of {model.local}: "
             "it is made of exact sums and must not be shared",
             setting="result",
         )

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
-from pdml.encoding.device_encoding import encode_table
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.planning.forecast.attribute_noise import Answer
@@ -124,7 +123,5 @@ def propose_for(
 def _true_rows(study: Study, public: Table, label: str) -> tuple[Matrix, IntArray]:
     """Rows of answers as they are, with their constant; class indices."""
     encoder = study.encoder
-    if encoder.version == 1:
-        return encode_table(encoder, public), labels_of(study, public, label)
     rows, _ = encoder.encode_rows(encoder.read_answers(public))
     return rows, labels_of(study, public, label)

@@ -105,6 +105,14 @@ def _check_size(path: Path, metadata: Any, columns: Sequence[str], packed: int) 
         )
 
 
+def arrow_cells(frame: Any) -> dict[str, NDArray[Any]]:
+    """The columns of whatever gives an Arrow stream."""
+    import pyarrow as pa
+
+    table = pa.table(frame)
+    return {name: _from_arrow(pa, table.column(name)) for name in table.column_names}
+
+
 def _from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     if pa.types.is_dictionary(column.type):
         if pa.types.is_string(column.type.value_type):

@@ -39,7 +39,7 @@ def export_model(
 
     Guarantees
     ----------
-    - A model for the house can be read by its owner alone.
+    - A local model can be read by its owner alone.
     """
     target = Path(path)
     if target.suffix == ".onnx":

@@ -50,9 +50,9 @@ def log_model(
     - MLflow's telemetry is off if this is what loads MLflow first and nobody has decided otherwise
       in the environment (MLFLOW_DISABLE_TELEMETRY).
     """
-    if model.house:
+    if model.local:
         raise InvalidInput(
-            f"model must be a released one, got that for the house of {model.house}: it hangs on "
+            f"model must be a released one, got the local model of {model.local}: it hangs on "
             "exact sums, and a tracking store has more readers than its owner"
         )
     lines = model.lines()
@@ -135,7 +135,7 @@ class _Predictor:
         """A DataFrame of the class of each record and of all probabilities."""
         import pandas as pd
 
-        named = self._model.encoder or self._model.inputs or self._model.feature_names
+        named = self._model.encoder or self._model.feature_names
         records = model_input if named else np.asarray(model_input, dtype=np.float64)
         x = self._model.features(records)
         return pd.DataFrame(self._model.prediction_columns(x, proba=True))

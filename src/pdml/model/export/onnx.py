@@ -1,4 +1,4 @@
-"""A model as an ONNX file, for programs in any language: the recipe as a graph in double precision.
+"""A model as an ONNX file, for programs in any language: its steps in double precision.
 
 In goes ``rows`` of shape (m, d) or, if the model was trained on a table, each of its columns as
 (m, 1) under its own name: text where it has levels; a gap is NaN, or empty text. Out come ``label``
@@ -15,16 +15,20 @@ from pdml import extras
 from pdml._types import Array
 from pdml._version import __version__
 from pdml.encoding import scaling
-from pdml.encoding.expansion import Expansion
+from pdml.encoding.encoder import Expansion
 from pdml.encoding.maps import Bins, Products, Squares
+from pdml.encoding.pipeline import (
+    AppendConstant,
+    ClipRows,
+    Column,
+    ExpandMaps,
+    Multiply,
+    ReadColumns,
+    ReadNumbers,
+    Scale,
+)
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
-from pdml.model.prediction_pipeline import (
-    Column,
-    PredictionPipeline,
-    describe_model,
-    wave_directions,
-)
 
 with extras.needed():
     import onnx
@@ -46,15 +50,8 @@ def to_onnx(model: Model) -> bytes:
       the model takes. A level that is not declared makes a run fail; fractions of whole numbers and
       numbers that are not finite are not noticed.
     """
-    stages, graph = describe_model(model), _Graph()
-    rows = _numbers(graph, stages)
-    if stages.scaled is not None:
-        moved = graph.add("Sub", rows, graph.constant(stages.scaled.origin))
-        units = graph.add("Div", moved, graph.constant(stages.scaled.unit))
-        rows = graph.clip(units, stages.scaled.low, stages.scaled.high)
-    if stages.expansion is not None:
-        rows = _maps(graph, stages.expansion, rows)
-    _outputs(graph, _margins(graph, stages, rows), np.asarray(model.classes))
+    graph = _Graph()
+    _outputs(graph, _margins(graph, model), np.asarray(model.classes))
     proto = helper.make_model(
         helper.make_graph(graph.nodes, "pdml", graph.inputs, graph.outputs, graph.constants),
         opset_imports=[helper.make_opsetid(*opset) for opset in _OPSETS.items()],
@@ -106,11 +103,44 @@ class _Graph:
         return name
 
 
-def _numbers(graph: _Graph, stages: PredictionPipeline) -> str:
-    """What is given, as numbers (m, width)."""
-    if not stages.columns:
-        return graph.input("rows", TensorProto.DOUBLE, stages.width)
-    return graph.add("Concat", *(_cells(graph, column) for column in stages.columns), axis=1)
+def _margins(graph: _Graph, model: Model) -> str:
+    """Step by step from records to margins. The constant and all factors are left to the weights,
+    and constant and bound are in units of the factor before them: runtimes merge a factor with the
+    product after it, in single precision.
+    """
+    rows, constant, unit = "", 0.0, 1.0
+    for step in model.translatable_steps():
+        match step:
+            case ReadNumbers():
+                rows = graph.input("rows", TensorProto.DOUBLE, step.width)
+            case ReadColumns():
+                cells = (_cells(graph, column) for column in step.columns)
+                rows = graph.add("Concat", *cells, axis=1)
+            case Scale():
+                moved = graph.add("Sub", rows, graph.constant(step.origin))
+                units = graph.add("Div", moved, graph.constant(step.unit))
+                rows = graph.clip(units, step.low, step.high)
+            case ExpandMaps():
+                rows = _maps(graph, step.expansion, rows)
+            case Multiply():
+                unit *= step.factor
+            case AppendConstant():
+                constant = step.value / unit
+            case ClipRows():
+                factor = _clip_factor(graph, rows, constant, step.bound / unit)
+            case _:
+                raise InvalidInput(f"ONNX has no translation of the step {step!r}")
+    shift = model.intercepts * constant * unit
+    product = graph.add("MatMul", rows, graph.constant(model.coefficients.T * unit))
+    return graph.add("Mul", graph.add("Add", product, graph.constant(shift)), factor)
+
+
+def _clip_factor(graph: _Graph, rows: str, constant: float, bound: float) -> str:
+    """Of rows z with their constant c: B/max(√(‖z‖² + c²), B)."""
+    squares = graph.add("ReduceSumSquare", rows, graph.constant([1]))
+    norms = graph.add("Sqrt", graph.add("Add", squares, graph.constant(constant**2)))
+    longest = graph.constant(bound)
+    return graph.add("Div", longest, graph.add("Max", norms, longest))
 
 
 def _cells(graph: _Graph, column: Column) -> str:
@@ -154,9 +184,8 @@ def _maps(graph: _Graph, expansion: Expansion, rows: str) -> str:
         elif isinstance(feature_map, Bins):
             outputs.append(_bins(graph, taken(used), feature_map, len(used)))
         else:
-            outputs.append(
-                _waves(graph, taken(used), *wave_directions(feature_map, expansion.inputs))
-            )
+            turns, phases = feature_map.waves(len(used))
+            outputs.append(_waves(graph, taken(used), turns, phases))
     return graph.add("Concat", *outputs, axis=1)
 
 
@@ -175,20 +204,6 @@ def _waves(graph: _Graph, entries: str, turns: Array, phases: Array) -> str:
     angles = graph.add("MatMul", entries, graph.constant(2 * pi * turns.T))
     later = graph.add("Add", angles, graph.constant(2 * pi * (phases + 0.25)))
     return graph.add("Mul", graph.add("Sin", later), graph.constant(sqrt(2)))
-
-
-def _margins(graph: _Graph, stages: PredictionPipeline, rows: str) -> str:
-    """Of rows z with their constant c, shrunk to the norm B: (w·z + b·c)·B/max(√(‖z‖² + c²), B)."""
-    constant, weights, shift = 0.0, stages.weights, np.zeros(len(stages.weights))
-    if stages.constant is not None:
-        constant, weights = stages.constant, stages.weights[:, :-1]
-        shift = stages.weights[:, -1] * constant
-    squares = graph.add("ReduceSumSquare", rows, graph.constant([1]))
-    norms = graph.add("Sqrt", graph.add("Add", squares, graph.constant(constant**2)))
-    bound = graph.constant(stages.bound)
-    factor = graph.add("Div", bound, graph.add("Max", norms, bound))
-    product = graph.add("MatMul", rows, graph.constant(weights.T))
-    return graph.add("Mul", graph.add("Add", product, graph.constant(shift)), factor)
 
 
 def _outputs(graph: _Graph, margins: str, classes: Any) -> None:

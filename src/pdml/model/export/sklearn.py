@@ -25,17 +25,13 @@ from sklearn.preprocessing import (
 )
 
 from pdml import extras
+from pdml.encoding import pipeline as steps
 from pdml.encoding import scaling
-from pdml.encoding.expansion import Expansion
+from pdml.encoding.encoder import Expansion
 from pdml.encoding.maps import Bins, FeatureMap, Fourier, Inputs, Products
+from pdml.encoding.pipeline import Column
+from pdml.errors import InvalidInput
 from pdml.model.model import Model
-from pdml.model.prediction_pipeline import (
-    Column,
-    PredictionPipeline,
-    Scaled,
-    describe_model,
-    wave_directions,
-)
 
 Step = tuple[str, Any]
 
@@ -51,17 +47,37 @@ def pipeline(model: Model) -> Pipeline:
       the model takes. What the model refuses is refused too, except a fraction where a table has
       whole numbers.
     """
-    stages = describe_model(model)
-    first = [("columns", _columns(stages.columns))] if stages.columns else []
-    scaled = _scaled(stages.scaled, stages.width, stages.names)
-    steps = [
-        *first,
-        ("scale", scaled),
-        *_clip(stages.scaled),
-        *_expanded(stages),
-        *_constant(stages),
-    ]
-    return Pipeline([*steps, *_shrink(stages.bound), ("classes", _classifier(stages, model))])
+    found: list[Step] = []
+    width, constant, bound = model.coefficients.shape[1], False, 0.0
+    for step in model.translatable_steps():
+        match step:
+            case steps.ReadColumns():
+                found.append(("columns", _columns(step.columns)))
+                width = sum(column.width for column in step.columns)
+            case steps.ReadNumbers():
+                width = step.width
+                found.append(("numbers", _scaler(width, names=step.names)))
+            case steps.Scale():
+                found.append(("scale", _scaler(width, step.origin, step.unit)))
+                found.append(("clip", _function(np.clip, a_min=step.low, a_max=step.high)))
+            case steps.ExpandMaps():
+                check = _function(np.asarray_chkfinite)  # what a map drops would go unnoticed
+                found.append(("finite", check))
+                found.append(("maps", _maps(step.expansion).fit(np.zeros((1, width)))))
+                width = step.expansion.width
+            case steps.Multiply() if bound:
+                bound *= step.factor
+            case steps.Multiply():
+                found.append(("factor", _scaler(width, unit=np.full(width, 1 / step.factor))))
+            case steps.AppendConstant():
+                found += _constant(width, step.value)
+                constant = True
+            case steps.ClipRows():
+                found += _clip_rows(step.bound)
+                bound = step.bound
+            case _:
+                raise InvalidInput(f"scikit-learn has no translation of the step {step!r}")
+    return Pipeline([*found, ("classes", _classifier(model, bound, constant))])
 
 
 def _columns(columns: tuple[Column, ...]) -> ColumnTransformer:
@@ -89,31 +105,19 @@ def _cells(column: Column) -> list[Step]:
     return [(column.name, filled), (f"{column.name} is missing", MissingIndicator(features="all"))]
 
 
-def _scaled(scaler: Scaled | None, width: int, names: tuple[str, ...]) -> StandardScaler:
+def _scaler(
+    width: int, origin: Any = None, unit: Any = None, names: tuple[str, ...] = ()
+) -> StandardScaler:
     """(x - origin)/unit; without either it still checks what it is given."""
-    step = StandardScaler(with_mean=scaler is not None, with_std=scaler is not None)
+    step = StandardScaler(with_mean=origin is not None, with_std=unit is not None)
     step.fit(np.zeros((1, width)))
-    if scaler is not None:
-        step.mean_, step.scale_, step.var_ = scaler.origin, scaler.unit, scaler.unit**2
+    if origin is not None:
+        step.mean_ = origin
+    if unit is not None:
+        step.scale_, step.var_ = unit, unit**2
     if names:
         step.feature_names_in_ = np.array(names, dtype=object)
     return step
-
-
-def _clip(scaler: Scaled | None) -> list[Step]:
-    return (
-        []
-        if scaler is None
-        else [("clip", _function(np.clip, a_min=scaler.low, a_max=scaler.high))]
-    )
-
-
-def _expanded(stages: PredictionPipeline) -> list[Step]:
-    """The entries that stay, and what maps make of them."""
-    if stages.expansion is None:
-        return []
-    check = _function(np.asarray_chkfinite)  # what a map drops would go unnoticed
-    return [("finite", check), ("maps", _maps(stages.expansion).fit(np.zeros((1, stages.width))))]
 
 
 def _maps(expansion: Expansion) -> ColumnTransformer:
@@ -140,7 +144,7 @@ def _map(feature_map: FeatureMap, inputs: Inputs) -> Pipeline:
         centred = _function(np.interp, xp=[0.0, 1.0], fp=[-share, 1 - share])
         return Pipeline([("number", number), ("hot", hot), ("centred", centred)])
     if isinstance(feature_map, Fourier):
-        turns, phases = wave_directions(feature_map, inputs)
+        turns, phases = feature_map.waves(many)
         angles = 2 * pi * np.vstack([phases, turns.T])  # the constant comes first
         wide = _function(np.interp, xp=[-1.0, 1.0], fp=[-sqrt(2), sqrt(2)])
         return Pipeline(
@@ -160,18 +164,15 @@ def _limits() -> Step:
     return ("limits", _function(np.clip, a_min=-scaling.LIMIT, a_max=scaling.LIMIT))
 
 
-def _constant(stages: PredictionPipeline) -> list[Step]:
+def _constant(width: int, value: float) -> list[Step]:
     """Put the constant first."""
-    if stages.constant is None:
-        return []
-    width = stages.weights.shape[1] - 1
     size = StandardScaler(with_mean=False).fit(np.zeros((1, width + 1)))
-    size.scale_[0] = 1 / stages.constant
+    size.scale_[0] = 1 / value
     intercept = PolynomialFeatures(degree=1).fit(np.zeros((1, width)))
     return [("one", intercept), ("constant", size)]
 
 
-def _shrink(bound: float) -> list[Step]:
+def _clip_rows(bound: float) -> list[Step]:
     """z/max(‖z‖, B), and a last entry without a meaning."""
     norm = _function(np.linalg.norm, axis=1, keepdims=True)
     longest = Pipeline([("norm", norm), ("bound", _function(np.clip, a_min=bound, a_max=None))])
@@ -179,13 +180,13 @@ def _shrink(bound: float) -> list[Step]:
     return [("length", both), ("shrink", Normalizer(norm="max"))]
 
 
-def _classifier(stages: PredictionPipeline, model: Model) -> LogisticRegression:
-    """From shrunk rows to classes."""
-    weights = stages.weights * stages.bound
-    if stages.constant is not None:
-        weights = np.hstack([weights[:, -1:], weights[:, :-1]])
+def _classifier(model: Model, bound: float, constant: bool) -> LogisticRegression:
+    """From clipped rows, in units of their bound, to classes."""
+    weights = model.coefficients
+    if constant:
+        weights = np.hstack([model.intercepts[:, None], weights])
     classifier = LogisticRegression()
-    classifier.coef_ = np.hstack([weights, np.zeros((len(weights), 1))])
+    classifier.coef_ = np.hstack([weights * bound, np.zeros((len(weights), 1))])
     classifier.intercept_ = np.zeros(len(weights))
     classifier.classes_ = np.asarray(model.classes)
     classifier.n_features_in_ = classifier.coef_.shape[1]

@@ -1,4 +1,4 @@
-"""A model for the house: one server's own exact sums together with the others' noisy ones.
+"""A local model: one server's own exact sums together with the others' noisy ones.
 
 Nothing is released by using it inside. Both are unbiased measurements of the same moments; each is
 weighted by its precision, Q and S apart: where the others' noise is large they hardly count, and

@@ -9,10 +9,10 @@ function positionOf({ levels, bins }, answer) {
 
 /* The row that the weights meet; answers are in the order of the questions. */
 function rowBy(sheet, answers) {
-  const { attributes, version, kept, maps, factor, codes, constant, room, bound } = sheet;
+  const { attributes, kept, maps, factor, codes, constant, room, bound } = sheet;
   const entries = [], coded = [];
   attributes.forEach((one, i) => {
-    if (!one.epsilon) return entries.push(...entriesOf(one, answers[i], version));
+    if (!one.epsilon) return entries.push(...entriesOf(one, answers[i]));
     const { levels, scale } = codes[coded.length];
     return coded.push(centred(positionOf(one, answers[i]), levels).map((code) => code * scale));
   });

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from pdml.encoding import maps as mapped
-from pdml.encoding.encoder import LATEST, Attribute, Category, Encoder, Menu, Number
+from pdml.encoding.encoder import VERSION, Attribute, Category, Encoder, Menu, Number
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
 from pdml.study.schema.declaration import (
@@ -20,8 +20,9 @@ from pdml.study.schema.declaration import (
     plain,
     read_table,
 )
+from pdml.study.schema.lookalikes import Lookalikes
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Lookalikes, ValidationErrors, format_path
+from pdml.study.schema.validation import ABSENT, ValidationErrors, format_path
 from pdml.tables import MISSING
 
 # below, a label weighs hundreds of times one that is sent as it is; above, nothing is randomised
@@ -33,7 +34,6 @@ MOST_FEATURES = 10_000  # a report of 53 kB
 MOST_MAPS = 20
 MOST_DIRECTIONS = 20_000  # numbers that a device draws for waves: a second in a slow browser
 MOST_SPELLINGS = 20
-_LATER = ("typical", "spread", "missing", "epsilon", "bins")  # keys that version 1 does not know
 
 
 class AttributeKind(StrEnum):
@@ -137,7 +137,7 @@ def _read_range(errors: ValidationErrors, path: Path, value: object) -> tuple[fl
 
 
 ENCODER = {
-    "version": Key(help="1 or 2.", required=True),
+    "version": Key(help="1, as it is where it is left out."),
     "missing_values": Key(
         help="What stands for no answer in tables, such as `NA` or `?`. An empty cell and a null "
         "always do."
@@ -183,7 +183,7 @@ ATTRIBUTES = {
     ),
     "epsilon": Key(
         help="The answer is sensitive: devices report what chance has decided, never the answer. A "
-        "table as that of the label. For version 2 of the encoder."
+        "table as that of the label."
     ),
     "bins": Key(
         help="Of a sensitive number, which needs them: where its bins meet, ascending and inside "
@@ -219,15 +219,13 @@ def read_questions(
     errors: ValidationErrors, tables: Mapping[str, Any], menu: Mapping[str, Key]
 ) -> dict[str, Any]:
     """The encoder, None after a mistake, and how the form puts each question."""
-    version, spellings = _read_version(errors, tables.get("encoder", ABSENT))
-    attributes, wording = _read_attributes(errors, tables.get("attributes", ABSENT), version, menu)
-    maps = _read_maps(errors, tables.get("maps", ABSENT), version, attributes)
+    spellings = _read_missing_values(errors, tables.get("encoder", ABSENT))
+    attributes, wording = _read_attributes(errors, tables.get("attributes", ABSENT), menu)
+    maps = _read_maps(errors, tables.get("maps", ABSENT), attributes)
     encoder = None
     if attributes:
         try:
-            encoder = Encoder(
-                attributes=attributes, version=version, missing_values=spellings, maps=maps
-            )
+            encoder = Encoder(attributes=attributes, missing_values=spellings, maps=maps)
         except InvalidInput as error:  # two levels whose features would have one name
             errors.add(("attributes",), str(error))
     if encoder is not None and (width := encoder.n_features + 1) > MOST_FEATURES:
@@ -244,24 +242,21 @@ def write_questions(encoder: Encoder, wording: Mapping[str, Wording]) -> dict[st
     for attribute in attributes:
         attribute |= plain(wording.get(attribute["name"], Wording()))
     tables = {"encoder": rest, "attributes": attributes, "maps": maps}
-    return {name: table for name, table in tables.items() if table}  # version 1 leaves no trace
+    return {name: table for name, table in tables.items() if table}
 
 
-def _read_version(errors: ValidationErrors, value: object) -> tuple[int, tuple[str, ...]]:
-    """How answers become features, and what stands for no answer in tables."""
+def _read_missing_values(errors: ValidationErrors, value: object) -> tuple[str, ...]:
+    """What stands for no answer in tables; another version of the encoder is refused."""
     at: Path = ("encoder",)
     table = read_table(errors, at, value, ENCODER)
     if value is ABSENT:
-        return 1, ()
-    version = LATEST
+        return ()
     if "version" in table:
-        version = errors.whole_number((*at, "version"), table["version"], 1, LATEST) or LATEST
+        errors.whole_number((*at, "version"), table["version"], 1, VERSION)
     spellings: list[str] = []
     texts = table.get("missing_values", [])
     path = (*at, "missing_values")
-    if version == 1 and "missing_values" in table:
-        _refuse_later(errors, path)
-    elif not isinstance(texts, (list, tuple)) or len(texts) > MOST_SPELLINGS:
+    if not isinstance(texts, (list, tuple)) or len(texts) > MOST_SPELLINGS:
         errors.reject(path, f"be a list of at most {MOST_SPELLINGS} texts", texts)
     else:
         for i, item in enumerate(texts):
@@ -270,16 +265,11 @@ def _read_version(errors: ValidationErrors, value: object) -> tuple[int, tuple[s
             if item in spellings:
                 errors.reject((*path, i), "differ from the others", item, "it stands there twice")
             spellings.append(item)
-    return version, tuple(spellings)
-
-
-def _refuse_later(errors: ValidationErrors, path: Path) -> None:
-    needs = f"{format_path(path)} needs version {LATEST} of the encoder"
-    errors.add(path, f"{needs}: write [encoder] with version = {LATEST}")
+    return tuple(spellings)
 
 
 def _read_attributes(
-    errors: ValidationErrors, value: object, version: int, menu: Mapping[str, Key]
+    errors: ValidationErrors, value: object, menu: Mapping[str, Key]
 ) -> tuple[tuple[Attribute, ...], dict[str, Wording]]:
     attributes: list[Attribute] = []
     wording: dict[str, Wording] = {}
@@ -288,11 +278,7 @@ def _read_attributes(
     why = "there is nothing to predict from"
     for at, item in errors.tables("attributes", value, most=MOST_ATTRIBUTES, why=why):
         keys = _keys_of(item)
-        later = [name for name in _LATER if name in item and name in keys and version == 1]
-        for name in later:
-            _refuse_later(errors, (*at, name))
-        raw = {name: item[name] for name in item if name not in later}
-        table = read_table(errors, at, raw, keys)
+        table = read_table(errors, at, item, keys)
         if "kind" in table and table["kind"] not in list(AttributeKind):
             errors.reject((*at, "kind"), "be 'number' or 'category'", table["kind"])
         name = table.get("name", "")
@@ -300,7 +286,7 @@ def _read_attributes(
             errors.reject((*at, "name"), "differ from the names of the other attributes", name)
         elif name:
             errors.distinct((*at, "name"), name, lookalikes)
-        attribute = _read_attribute(errors, at, raw, {**table, "name": name or "unnamed"}, menu)
+        attribute = _read_attribute(errors, at, item, {**table, "name": name or "unnamed"}, menu)
         if name and name not in names and attribute is not None:
             attributes.append(attribute)
             texts = Wording(**as_fields(Wording, table))
@@ -452,13 +438,10 @@ def _read_scale(
 
 
 def _read_maps(
-    errors: ValidationErrors, value: object, version: int, attributes: Sequence[Attribute]
+    errors: ValidationErrors, value: object, attributes: Sequence[Attribute]
 ) -> tuple[mapped.FeatureMap, ...]:
     """Each map by itself, so that every mistake has its line."""
     maps: list[mapped.FeatureMap] = []
-    if value is not ABSENT and version == 1:
-        _refuse_later(errors, ("maps",))
-        return ()
     for at, item in errors.tables("maps", value, most=MOST_MAPS, why="leave it out"):
         table = errors.table(at, item, *names_of(MAPS))
         if table.get("keep") is False:
@@ -469,7 +452,7 @@ def _read_maps(
         try:
             feature_map = mapped.from_dict(table)
             if attributes:  # a mistake in them is reported already
-                alone = Encoder(attributes=tuple(attributes), version=LATEST, maps=(feature_map,))
+                alone = Encoder(attributes=tuple(attributes), maps=(feature_map,))
                 feature_map.uses(alone.expansion.inputs)  # refuses a feature that is none
                 _count_directions(errors, at, feature_map, alone)
             maps.append(feature_map)

@@ -94,8 +94,8 @@ than 95% sure: a study that wants that says accept_weak = true.""",
     ),
     "label.epsilon": Table(),
     "encoder": Table(
-        help="How answers become features: version 2. Left out, it is version 1, for studies that "
-        "were written before there was another.",
+        help="How answers become features, and what stands for no answer in tables. It may be left "
+        "out.",
         keys=questions.ENCODER,
         comment="""\
 How answers become features. missing_values = ["NA", "?"] says what stands for no answer in
@@ -118,7 +118,7 @@ People may skip a question with missing = "typical" (a number) or missing = "lev
     ),
     "maps": Table(
         help=f"Further features that devices make of the answers, at most {questions.MOST_MAPS} "
-        "tables; for version 2 of the encoder.",
+        "tables.",
         many=True,
         keys=questions.MAPS,
         comment="Further features that devices make of the answers; the own server can read "

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pdml.encoding.encoder import LATEST, Attribute
+from pdml.encoding.encoder import VERSION, Attribute
 from pdml.encoding.maps import FeatureMap, to_dict
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.definition import Study
@@ -176,7 +176,7 @@ def new_study(
                 "accept_weak": accept_weak,
             },
         },
-        "encoder": {"version": LATEST, "missing_values": list(missing_values)},
+        "encoder": {"version": VERSION, "missing_values": list(missing_values)},
         "attributes": [attribute.to_dict() for attribute in attributes],
         **({"maps": [to_dict(feature_map) for feature_map in maps]} if maps else {}),
         **(notices or {}),

@@ -1,6 +1,4 @@
-"""Version 2 of the encoder in a study: what is declared, what is refused and on which line, and that
-version 1 does not notice.
-"""
+"""The encoder in a study: what is declared, what is refused and on which line."""
 
 import json
 from dataclasses import replace
@@ -17,18 +15,18 @@ from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, MissingValueError, StudyError
 from pdml.model.model import Model
-from pdml.study import Study, study_summary, table_columns
+from pdml.study import Study, readable, table_columns
 from pdml.study.schema import template
 from pdml.study.schema.template import new_study
-from pdml.study.study_summary import describe_study
+from pdml.study.study_facts import facts
 from pdml.tables import Table
 
 AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
 JOB = Category(name="job", levels=("farm", "office"), missing="level")
-BOTH = Encoder(attributes=(AGE, JOB), version=2, missing_values=("?",))
-SECOND = TEXT.replace(
+BOTH = Encoder(attributes=(AGE, JOB), missing_values=("?",))
+SCALED = TEXT.replace(
     "range = [18, 100]", 'range = [18, 100]\ntypical = 45\nspread = 15\nmissing = "typical"'
-).replace("[[servers]]", '[encoder]\nversion = 2\n\n[[maps]]\nmap = "squares"\n\n[[servers]]', 1)
+).replace("[[servers]]", '[encoder]\nversion = 1\n\n[[maps]]\nmap = "squares"\n\n[[servers]]', 1)
 
 
 def people(*rows: tuple[Any, str]) -> Table:
@@ -68,7 +66,7 @@ def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
     assert AGE.visible_range == (18, 90)
     told = replace(plain, typical=60, spread=14)
     tables = people((20, ""), (99, ""))
-    encoders = [Encoder(attributes=(one,), version=2) for one in (plain, told)]
+    encoders = [Encoder(attributes=(one,)) for one in (plain, told)]
     np.testing.assert_array_equal(*(each.encode(tables) for each in encoders))
 
 
@@ -95,21 +93,8 @@ def test_a_level_cannot_be_called_as_no_answer_is() -> None:
         replace(JOB, missing="typical")
 
 
-def test_version_1_refuses_what_it_would_pass_over() -> None:
-    for attributes, more, name in (
-        ((AGE,), {}, "typical"),
-        ((JOB,), {}, "missing"),
-        ((Number(name="x", low=0, high=1),), {"missing_values": ("?",)}, "missing_values"),
-        ((Number(name="x", low=0, high=1),), {"maps": (Squares(),)}, "maps"),
-    ):
-        with pytest.raises(InvalidInput, match=f"{name} must be left out in version 1"):
-            Encoder(attributes=attributes, **more)
-    with pytest.raises(InvalidInput, match="version of the encoder must"):
-        Encoder(attributes=(JOB,), version=3)
-
-
 def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None:
-    strict = Encoder(attributes=(replace(AGE, missing=""), replace(JOB, missing="")), version=2)
+    strict = Encoder(attributes=(replace(AGE, missing=""), replace(JOB, missing="")))
     with pytest.raises(
         MissingValueError, match=r"row 1 of the table: missing = 'typical' says what that"
     ):
@@ -130,7 +115,7 @@ def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None
 
 
 def test_whole_numbers_have_gaps_too() -> None:
-    whole = Encoder(attributes=(replace(AGE, whole=True),), version=2)
+    whole = Encoder(attributes=(replace(AGE, whole=True),))
     assert whole.encode(people((np.nan, ""), (30, ""))).tolist() == [[0, 1], [-1, 0]]
     with pytest.raises(DataError, match=r"whole numbers, got 30\.5 in row 2"):
         whole.encode(people((np.nan, ""), (30.5, "")))
@@ -139,37 +124,37 @@ def test_whole_numbers_have_gaps_too() -> None:
 def test_from_data_takes_typical_values_and_gaps_too() -> None:
     table = people((20, "farm"), (30, "?"), (70, "office"), (np.nan, "farm"))
     gaps = {"missing": ("age", "job"), "missing_values": ("?",)}
-    found = Encoder.from_data(table, exclude=[], version=2, **gaps)
+    found = Encoder.from_data(table, exclude=[], **gaps)
     age, job = found.attributes
     assert np.std([20, 30, 70]) > 21  # rounded upwards
     assert age == Number(name="age", low=20, high=70, typical=30, spread=22, missing="typical")
     assert job == JOB and found.missing_values == ("?",)
     with pytest.raises(MissingValueError):
-        Encoder.from_data(table, exclude=[], version=2)
-    plain = Encoder.from_data(people((20, "a"), (70, "b")), exclude=[])
-    assert plain.version == 1 and plain.attributes[0] == Number(name="age", low=20, high=70)
+        Encoder.from_data(table, exclude=[])
 
 
 # In a study
 
 
-def test_a_study_of_version_2_comes_back_from_every_form() -> None:
-    study = Study.from_text(SECOND)
-    assert study.encoder.version == 2 and study.encoder.maps == (Squares(),)
+def test_a_study_with_maps_comes_back_from_every_form() -> None:
+    study = Study.from_text(SCALED)
+    assert study.encoder.maps == (Squares(),)
     assert study.attributes[0] == AGE and study.width == 1 + 2 + 3 + 1
     assert Study.from_canonical(study.canonical()) == study
     for text in (template.plain(study), template.render(study)):
         assert Study.from_text(text).hash == study.hash
     document = json.loads(study.canonical())
-    assert document["encoder"] == {"version": 2}
+    assert "encoder" not in document
     assert document["maps"] == [{"map": "squares", "keep": True}]
 
 
-def test_version_1_leaves_no_trace() -> None:
+def test_the_version_leaves_no_trace_and_another_is_refused() -> None:
     before = Study.from_text(TEXT)
     assert Study.from_text(TEXT + "\n[encoder]\nversion = 1\n").hash == before.hash
     assert "encoder" not in json.loads(before.canonical())
-    assert describe_study(before)["clipped"] is None
+    assert 0 < facts(before)["clipped"]["share"] < 1
+    with pytest.raises(InvalidInput, match=r"version of the encoder must .* got 2"):
+        Encoder.from_dict({"version": 2, **BOTH.to_dict()})
 
 
 @pytest.mark.parametrize(
@@ -179,20 +164,14 @@ def test_version_1_leaves_no_trace() -> None:
         ("spread = 15", "spread = 83", "spread", r"the width of the range \(82\), got 83"),
         ("spread = 15\n", "", "typical", r"attributes\[1\].typical must stand beside spread"),
         ('"typical"', '"level"', "missing", "be 'typical', got 'level': that is how a number"),
-        ("version = 2", "version = 3", "version", "be a whole number from 1 to 2"),
+        ("version = 1", "version = 2", "version", "from 1 to 1, got 2"),
         (
-            "version = 2",
             "version = 1",
-            "typical",
-            r"attributes\[1\].typical needs version 2 of the encoder",
-        ),
-        (
-            "version = 2",
-            'version = 2\nmissing_values = ["?", "?"]',
+            'version = 1\nmissing_values = ["?", "?"]',
             "missing_values",
             "it stands there twice",
         ),
-        ("version = 2", "version = 2\nmissing_values = 3", "missing_values", "be a list of at"),
+        ("version = 1", "version = 1\nmissing_values = 3", "missing_values", "be a list of at"),
         ('"squares"', '"cubes"', "[[maps]]", r"maps\[1\]: map must be"),
         ('"squares"', '"squares"\nkeep = false', "keep", "people read their answers back"),
         ('"squares"', '"squares"\ncolumns = ["agge"]', "[[maps]]", "got 'agge'"),
@@ -201,8 +180,8 @@ def test_version_1_leaves_no_trace() -> None:
     ],
 )
 def test_mistakes_are_told_with_their_line(old: str, new: str, line: str, told: str) -> None:
-    assert old in SECOND
-    text = SECOND.replace(old, new, 1)
+    assert old in SCALED
+    text = SCALED.replace(old, new, 1)
     with pytest.raises(StudyError, match=told) as refused:
         Study.from_text(text)
     number = next(n for n, sentence in refused.value.mistakes if line in text.split("\n")[n - 1])
@@ -213,12 +192,12 @@ def test_waves_that_no_device_could_draw_are_refused() -> None:
     many = "\n".join(
         f'[[attributes]]\nname = "x{i}"\nkind = "number"\nrange = [0, 1]' for i in range(60)
     )
-    text = SECOND.replace('map = "squares"', 'map = "fourier"\ncount = 2000') + many
+    text = SCALED.replace('map = "squares"', 'map = "fourier"\ncount = 2000') + many
     with pytest.raises(StudyError, match="at most 40,000 waves times columns, got 122,000"):
         Study.from_text(text)
 
 
-def test_a_new_study_is_of_version_2() -> None:
+def test_a_new_study_has_its_encoder() -> None:
     made = (Squares(), Bins(columns=("age",), edges=(-1, 1)))
     study = new_study(
         title="T",
@@ -228,22 +207,20 @@ def test_a_new_study_is_of_version_2() -> None:
         missing_values=("NA",),
         maps=made,
     )
-    assert study.encoder == Encoder(
-        attributes=(AGE, JOB), version=2, missing_values=("NA",), maps=made
-    )
+    assert study.encoder == Encoder(attributes=(AGE, JOB), missing_values=("NA",), maps=made)
 
 
-def test_how_often_rows_are_shrunk_is_told_before_anybody_answers(tmp_path: Path) -> None:
+def test_how_often_rows_are_clipped_is_known_before_anybody_answers(tmp_path: Path) -> None:
     numbers = tuple(Number(name=f"x{i}", low=-100, high=100, typical=0, spread=1) for i in range(8))
-    found = forecast_clipping(Encoder(attributes=numbers, version=2))
+    found = forecast_clipping(Encoder(attributes=numbers))
     people = np.random.default_rng(1).normal(size=(20_000, 8))
     squares = (np.clip(people, -3, 3) ** 2).sum(axis=1)
     lengths = np.sqrt(CONSTANT**2 + SIZE**2 * squares / 8)
     assert found.share == pytest.approx(np.mean(lengths > 1), abs=0.04)  # 5 deviations and more
     assert found.factor == pytest.approx(np.median(1 / lengths[lengths > 1]), abs=0.02)
-    assert forecast_clipping(Encoder(attributes=numbers, version=2)) == found
+    assert forecast_clipping(Encoder(attributes=numbers)) == found
     levels = Category(name="c", levels=("a", "b"))
-    share = forecast_clipping(Encoder(attributes=(levels,), version=2))
+    share = forecast_clipping(Encoder(attributes=(levels,)))
     assert (share.share, share.factor) == (
         1.0,
         pytest.approx(1 / np.hypot(SIZE, CONSTANT), rel=1e-5),
@@ -251,14 +228,14 @@ def test_how_often_rows_are_shrunk_is_told_before_anybody_answers(tmp_path: Path
 
 
 def test_maps_and_answers_in_words() -> None:
-    assert study_summary.answer_text(None) == "prefer not to say"
-    assert [study_summary.answer_text(value) for value in (1234567.0, 0.5, "18 or less")] == [
+    assert readable.answer(None) == "prefer not to say"
+    assert [readable.answer(value) for value in (1234567.0, 0.5, "18 or less")] == [
         "1234567",
         "0.5",
         "18 or less",
     ]
     assert [
-        study_summary.describe_map(one)
+        readable.of_map(one)
         for one in (
             Squares(columns=("age", "bmi")),
             Products(pairs=(("age", "bmi"), ("age", "sex=f"))),
@@ -276,7 +253,7 @@ def test_maps_and_answers_in_words() -> None:
 def test_a_model_prepares_rows_as_devices_do() -> None:
     """To the rounding of float32: what was trained on is what is predicted from."""
     maps = (Squares(), Fourier(count=4), Products(pairs=(("age", "job=farm"),)))
-    study = replace(STUDY, encoder=Encoder(attributes=(AGE, JOB), version=2, maps=maps), wording={})
+    study = replace(STUDY, encoder=Encoder(attributes=(AGE, JOB), maps=maps), wording={})
     table = people((45, "farm"), (np.nan, ""), (99, "office"), (18, "farm"))
     sent = study.encode_table(table)
     model = Model(
@@ -297,9 +274,7 @@ def test_a_model_prepares_rows_as_devices_do() -> None:
 
 
 def test_a_place_knows_the_constant_of_a_typical_row() -> None:
-    """Of version 2: whoever makes a model from totals is told; in version 1 nobody knows it."""
     second = replace(STUDY, encoder=BOTH, wording={})
     asked = {"records": second.min_records, "epsilons": second.menu}
     found = second.terms.server_spec(0, **asked).constant
     assert found == pytest.approx(CONSTANT / np.hypot(SIZE, CONSTANT))
-    assert STUDY.terms.server_spec(0, **asked).constant == 0.0

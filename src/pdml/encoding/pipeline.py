@@ -1,0 +1,317 @@
+"""`Pipeline`: how a record becomes a row of norm at most B, and the list of steps that says so.
+
+`Pipeline.rows` takes the steps in NumPy; pandas, scikit-learn, ONNX and the browser's JavaScript
+take the same list (`pdml.model.export`), and one test holds all of them to shared vectors. Every
+step looks at one record and at public settings only, so it leaks nothing; what was taken from the
+records themselves is a leak, and is named as one.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pdml._types import Array, Matrix
+from pdml.encoding import scaling
+from pdml.encoding.attributes import Attribute, Category
+from pdml.encoding.encoder import Encoder, Expansion
+from pdml.errors import DataError, InvalidInput
+from pdml.numerics.admm import rows
+from pdml.numerics.coded_rows import Block
+from pdml.tables import Table, as_table, quote_names
+
+_LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond to warn of
+_CHUNK = 512  # rows at a time: what is made on the way stays in cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table, and the numbers that its cells become.
+
+    Without levels: the number itself, or ``fill`` in a gap. With levels: a one for the level of the
+    cell among zeros. Where there may be gaps, one more number is 1 in a gap and else 0.
+    """
+
+    name: str
+    levels: tuple[str, ...] = ()
+    gaps: bool = False
+    fill: float = 0.0
+
+    @property
+    def width(self) -> int:
+        """How many numbers a cell becomes."""
+        return (len(self.levels) or 1) + self.gaps
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadColumns:
+    """Cells of named columns become numbers, one column after the other."""
+
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadNumbers:
+    """Numbers are taken as they are; ``names`` where they are known."""
+
+    width: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scale:
+    """Numbers become clip((x - origin)/unit, low, high), one by one."""
+
+    origin: Array
+    unit: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpandMaps:
+    """Some entries stay, and maps add more."""
+
+    expansion: Expansion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiply:
+    """Everything is multiplied by one number."""
+
+    factor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendCodes:
+    """Codes of randomised answers follow, each on a scale of its own; no step clips them."""
+
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendConstant:
+    """A last entry that is the same in all rows."""
+
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipRows:
+    """Rows longer than the bound are scaled down to it, one by one."""
+
+    bound: float
+
+
+Step = (
+    ReadColumns
+    | ReadNumbers
+    | Scale
+    | ExpandMaps
+    | Multiply
+    | AppendCodes
+    | AppendConstant
+    | ClipRows
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pipeline:
+    """From records to rows; a study's encoder and an estimator's declarations lead to the same
+    type.
+    """
+
+    encoder: Encoder | None = None  # What is declared; None: rows of numbers are taken as they are
+    names: tuple[str, ...] = ()  # Of the columns, where they have names
+    norm_bound: float = 1.0
+    intercept: bool = True
+    leaks: tuple[str, ...] = ()  # What of it was taken from the records
+
+    @property
+    def constant(self) -> float:
+        """That of a typical row, in units of the norm bound; 0 where nothing is declared."""
+        return 0.0 if self.encoder is None else self.encoder.constant
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that it reads."""
+        if self.encoder is None:
+            return self.names
+        return tuple(attribute.name for attribute in self.encoder.attributes)
+
+    @property
+    def _texts(self) -> dict[str, bool]:
+        """The columns of a table that it reads, and whether each is text."""
+        if self.encoder is None:
+            return dict.fromkeys(self.names, False)
+        return {one.name: isinstance(one, Category) for one in self.encoder.attributes}
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Of the entries of a row, where they are known; the constant has none."""
+        return self.names if self.encoder is None else self.encoder.feature_names
+
+    def read(self, records: Any) -> Matrix:
+        """Records as `rows` takes them: columns of numbers, or the entries of an encoder.
+
+        ``records``: a `Table`, a path of one, a DataFrame, or an array with all columns in order.
+        """
+        encoder, columns = self.encoder, self.columns
+        table = as_table(records, self._texts)
+        if table is None:
+            if columns and records.shape[1] != len(columns):
+                raise DataError(
+                    f"the model was trained on {len(columns)} features, got {records.shape[1]}"
+                )
+            if encoder is None or encoder.is_numeric:
+                return records
+            cells = {name: np.asarray(records[:, k]) for k, name in enumerate(columns)}
+            table = Table(columns=encoder.as_cells(cells), source="X")
+        if not columns:
+            raise DataError(
+                "the model does not say which columns its features are: it was not trained on a "
+                "table"
+            )
+        if missing := [name for name in columns if name not in table.names]:
+            raise DataError(f"{table.source} lacks columns the model needs: {quote_names(missing)}")
+        if encoder is None:
+            return np.column_stack([table.numeric(name) for name in columns])
+        if encoder.is_numeric:
+            return np.column_stack(encoder.read_answers(table))
+        return encoder.encode(table)
+
+    def rows(self, x: Matrix) -> tuple[Matrix, int]:
+        """Rows as they are trained on, and how many were clipped.
+
+        Guarantees
+        ----------
+        - No row is longer than the norm bound.
+        - A row depends on its own record and on public settings alone, to the bit.
+        """
+        x, encoder = rows.as_rows(x), self.encoder
+        if encoder is None:
+            if self.intercept:
+                x = rows.append_bias(x)
+            return rows.clip(x, self.norm_bound, in_place=self.intercept)  # which has made a copy
+        if not encoder.is_numeric:
+            return self._scale_and_clip(x, encoder)
+        if sp.issparse(x):
+            return self._sparse(x, encoder)
+        matrix, clipped = np.empty((len(x), encoder.n_features + self.intercept), x.dtype), 0
+        for start in range(0, len(x), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            matrix[part], more = self._scale_and_clip(encoder.entries_of(x[part]), encoder)
+            clipped += more
+        return matrix, clipped
+
+    def _scale_and_clip(self, entries: Array, encoder: Encoder) -> tuple[Array, int]:
+        return scaling.scale_and_clip(
+            entries,
+            encoder.mass,
+            constant=self.intercept,
+            bound=self.norm_bound,
+            blocks=encoder.blocks,
+        )
+
+    def _sparse(self, x: Matrix, encoder: Encoder) -> tuple[Matrix, int]:
+        low, high, typical, spread = encoder.numbers
+        if encoder.maps:
+            raise InvalidInput(
+                "maps must be left out for a sparse X, got one: its columns would fill in every "
+                "zero",
+                setting="maps",
+            )
+        if typical.any():
+            raise InvalidInput(
+                "scales of a sparse X must have typical values of 0: others would fill in every "
+                "zero",
+                setting="scales",
+            )
+        if (low > 0).any() or (high < 0).any():
+            raise InvalidInput(
+                "ranges of a sparse X must hold 0: others would fill in every zero",
+                setting="ranges",
+            )
+        matrix, values = x.copy(), np.clip(x.data, low[x.indices], high[x.indices])
+        entries = scaling.standardised(values, 0.0, spread[x.indices])
+        factor = scaling.row_factor(encoder.mass) * self.norm_bound
+        matrix.data = (entries * factor).astype(x.dtype)
+        if self.intercept:
+            matrix = rows.append_bias(matrix, scaling.CONSTANT * self.norm_bound)
+        return rows.clip(matrix, self.norm_bound)
+
+    @cached_property
+    def by_name(self) -> bool:
+        """Whether columns are found by names of their own, not by their place."""
+        if self.encoder is None:
+            return False
+        return not self.encoder.is_numeric or self.columns != unnamed(len(self.columns))
+
+    def steps(self, width: int) -> tuple[Step, ...]:
+        """The same, step by step; ``width``: how many numbers a record has if nothing is
+        declared.
+        """
+        encoder = self.encoder
+        if encoder is None:
+            constant = (AppendConstant(value=1.0),) if self.intercept else ()
+            read = ReadNumbers(width=width, names=self.names)
+            return (read, *constant, ClipRows(bound=self.norm_bound))
+        expansion, steps = encoder.expansion, list[Step]()
+        if self.by_name:
+            steps.append(ReadColumns(columns=tuple(map(_column, encoder.clear))))
+        else:
+            steps.append(ReadNumbers(width=len(self.columns)))
+        scales = [_scale(attribute) for attribute in encoder.clear]
+        origin, unit, low, high = np.hstack([np.empty((4, 0)), *scales])
+        steps.append(Scale(origin=origin, unit=unit, low=low, high=high))
+        steps += [ExpandMaps(expansion=expansion)] if expansion.maps else []
+        steps.append(Multiply(factor=scaling.row_factor(encoder.mass)))
+        steps += [AppendCodes(blocks=encoder.blocks)] if encoder.blocks else []
+        steps += [AppendConstant(value=scaling.CONSTANT)] if self.intercept else []
+        steps.append(ClipRows(bound=scaling.room(encoder.blocks)))
+        return (*steps, Multiply(factor=self.norm_bound))
+
+
+def unnamed(many: int) -> tuple[str, ...]:
+    """x0, x1, ... as scikit-learn calls columns without names."""
+    return tuple(f"x{k}" for k in range(many))
+
+
+def clipping_warning(lengths: Array, norm_bound: float) -> str:
+    """Whether clipping undeclared rows may have thrown away what they tell, in a sentence."""
+    for factor, share in _LONG:
+        long = int(np.count_nonzero(lengths > factor))
+        if long > share * len(lengths):
+            return (
+                f"{long:,} of {len(lengths):,} rows are more than {factor:g} times as long as "
+                f"norm_bound={norm_bound:g} and were clipped to it, by which columns in units of "
+                "their own, or far from 0, can lose most of what they tell: declare "
+                "scales=[(typical, spread), ...], which is (0, 1) for a column that is "
+                "standardised already, or ranges; or take them from the records by "
+                "scales='from_data', which is a release that no noise protects"
+            )
+    return ""
+
+
+def _column(attribute: Attribute) -> Column:
+    gaps = bool(attribute.missing)
+    if isinstance(attribute, Category):
+        return Column(name=attribute.name, levels=attribute.levels, gaps=gaps)
+    return Column(name=attribute.name, gaps=gaps, fill=attribute.scale[0])
+
+
+def _scale(attribute: Attribute) -> Array:
+    """(origin, unit, low, high) of each number of an attribute's: levels are centred."""
+    if isinstance(attribute, Category):
+        levels = len(attribute.choices)
+        return _repeat(1 / levels, 1.0, -1.0, 1.0, many=levels)
+    typical, spread = attribute.scale
+    ends = scaling.standardised(np.array([attribute.low, attribute.high]), typical, spread)
+    silent = _repeat(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
+    return np.hstack([_repeat(typical, spread, *ends), silent])
+
+
+def _repeat(*values: float, many: int = 1) -> Array:
+    return np.tile(np.array(values, dtype=float)[:, None], many)
