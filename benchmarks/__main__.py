@@ -388,7 +388,7 @@ def ledger_speed():
         sizes = {"n_servers": 10, "degree": 2, "records": 4500, "epsilons": (1.0,), "width": 105}
         places = [ServerSpec(server=i, **sizes) for i in range(10)]
         ledger = Ledger(tuple((p.flip(), *HARD_LEDGER.events(p)) for p in places))
-        ledger.lines()
+        ledger.rows()
         ledger.feature_epsilons()
         ledger.last_safe_round(Budget(features_epsilon=1.0, labels_epsilon=0.1))
 

@@ -37,7 +37,7 @@ chosen = rng.choice(MENU, size=RECORDS, p=[0.3, 0.3, 0.4])
 fitted = PDMLClassifier(n_servers=SERVERS, feature_scales=SCALES, random_state=0)
 fitted.fit(x, y, epsilons=chosen)
 print(f"{fitted.score(*others):.1%} right on new records")
-own = fitted.privacy_.user_lines()
+own = fitted.privacy_.person_rows()
 print("         label:                       features:")
 print("chose    own server   other servers   other servers   people")
 for epsilon in MENU:

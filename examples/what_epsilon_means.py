@@ -61,7 +61,7 @@ for louder in (0.05, 0.15, 0.3, 0.5, 0.8, 1.2):  # how many deviations one recor
     victim = with_noise(sums_victim(label_victim()), louder, louder / 10)
     pair = records("a record or its opposite", victim, np.pi)
     events = (LabelFlip(inf).event(), *victim.events())
-    line = Ledger((events,), delta=DELTA).line("features", "other servers", 0)
+    line = Ledger((events,), delta=DELTA).row("features", "other servers", 0)
     seen = [
         sums_transcripts.releases(v, RUNS, 7, k, 1).reshape(RUNS, -1)
         for k, v in enumerate(pair.worlds)

@@ -63,7 +63,7 @@ fitted = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
 assert fitted.score(x, y) > 0.8
 fitted.model_.save("model.json")
 model = load_model("model.json")
-assert len(model.privacy["lines"]) == 6
+assert len(model.privacy["rows"]) == 6
 assert (model.to_sklearn().predict(x) == fitted.predict(x)).all()
 model.to_onnx("model.onnx")
 import pdml.model.export.mlflow, mlflow.pyfunc

@@ -135,7 +135,7 @@ def test_the_glossary_has_every_word_of_the_vocabulary():
 def test_the_names_of_the_glossary_are_those_of_the_code():
     glossary = terms((ROOT / "docs" / "glossary.md").read_text())
     assert {name for name in glossary.values() if name} - code_names() == set()
-    assert "Ledger.lines" in code_names() and "Ledger.said" not in code_names()
+    assert "Ledger.rows" in code_names() and "Ledger.said" not in code_names()
 
 
 def test_the_architecture_fits_two_screens_and_names_functions_that_exist():

@@ -28,7 +28,7 @@ def has_page_and_figure(shown, name):
 def test_own_table(shown):
     has_page_and_figure(shown, "own_table")
     told = shown.names
-    line = told["fitted"].privacy_.line("features", "other servers")
+    line = told["fitted"].privacy_.row("features", "other servers")
     assert line.epsilon <= 1 and told["fitted"].leaks_ == []
     means = np.mean(told["right"], axis=1)
     assert told["majority"] + 0.1 < means[1] < told["unprotected"]

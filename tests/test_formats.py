@@ -124,7 +124,7 @@ def read_model(path, version, newer, tmp_path):
         text = text.replace("{", '{"colour": "blue",', 1)
     (tmp_path / "model.json").write_text(text)
     model = load_model(tmp_path / "model.json")
-    assert model.coefficients.shape == (1, 2) and len(model.privacy["lines"]) == 6
+    assert model.coefficients.shape == (1, 2) and len(model.privacy["rows"]) == 6
     if path.name == "model-1.squares.json":  # one column and its square
         far = model.decision_function(np.array([[-0.9], [0.0], [0.9]]))
         np.testing.assert_allclose(far, FAR, rtol=1e-12)

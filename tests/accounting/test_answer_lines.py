@@ -215,7 +215,7 @@ def test_no_report_tells_whoever_receives_it_more_than_its_line(name, adversary)
     A coin of twice the ε is seen, and one coin for label and answers.
     """
     case = CASES[name]
-    line = case.ledger.line(case.data, adversary)
+    line = case.ledger.row(case.data, adversary)
     assert likeliest(case) == pytest.approx(line.epsilon, rel=1e-6)
     assert likeliest(case) <= line.epsilon + 1e-12 and line.delta == 0
     assert likeliest(case, coin=2.0) > 1.5 * line.epsilon
@@ -232,9 +232,9 @@ def test_a_budget_counts_coins_where_every_answer_went_through_one():
     rounds = TrainingPlan(rounds=3, noise_scale=0.1, objective_noise="none")
     for events in ((case.event,), rounds.events(case.place)):
         book = Ledger(((flip, *events),))
-        spent = book.line("features", "other servers").epsilon
+        spent = book.row("features", "other servers").epsilon
         record = Ledger(((replace(flip, in_clear=True), *events),))
-        assert spent < 0.9 * record.line("features", "other servers").epsilon
+        assert spent < 0.9 * record.row("features", "other servers").epsilon
         for share, kept in ((1.001, True), (0.999, False)):
             budget = Budget(features_epsilon=share * spent)
             assert book.keeps(budget) is kept
@@ -261,8 +261,8 @@ def test_who_tossed_the_coins_is_told(by, told):
     case = CASES["together"]
     book = Ledger(((case.place.flip(by), case.event),))
     for data in ("answer: a", TOGETHER):
-        line = book.line(data, "own server")
+        line = book.row(data, "own server")
         assert told in line.reason and np.isinf(line.epsilon) == (told == "no protection")
-        others = book.line(data, "other servers")
-        assert others.epsilon == case.ledger.line(data, "other servers").epsilon
-    assert np.isfinite(book.line("answer: a", "other servers").epsilon)
+        others = book.row(data, "other servers")
+        assert others.epsilon == case.ledger.row(data, "other servers").epsilon
+    assert np.isfinite(book.row("answer: a", "other servers").epsilon)

@@ -75,9 +75,9 @@ def test_a_record_without_noise_is_as_private_as_all_its_coins(label, answers, e
     found = book.profile("features", "other servers", 0)(epsilon)
     assert exact <= found * (1 + 1e-9) + 1e-15
     total = label[0] + sum(e for e, _ in answers)
-    assert book.line("features", "other servers").epsilon == pytest.approx(total, rel=1e-3)
-    assert book.epsilons("features") == [book.line("features", "other servers").epsilon]
-    assert book.line("features", "own server").epsilon == pytest.approx(total)
+    assert book.row("features", "other servers").epsilon == pytest.approx(total, rel=1e-3)
+    assert book.epsilons("features") == [book.row("features", "other servers").epsilon]
+    assert book.row("features", "own server").epsilon == pytest.approx(total)
     assert leaked(0.999 * total, [label, *answers]) > 0
     assert not book.keeps(Budget(features_epsilon=0.9 * total, features_delta=1e-9))
     assert book.keeps(Budget(features_epsilon=total))
@@ -89,7 +89,7 @@ def test_one_answer_of_0_2_and_a_label_of_4_make_4_2():
     answers = (AnswerFlipped("status", 2, 0.2),)
     flip = LabelFlipped(epsilon=4.0, epsilons=(4.0,), answers=answers, in_clear=False)
     quiet = replace(SUMS, label_stddev=1e-3, square_stddev=1e-3)
-    line = Ledger(((flip, quiet),)).line("features", "other servers")
+    line = Ledger(((flip, quiet),)).row("features", "other servers")
     assert line.epsilon == pytest.approx(4.2, abs=1e-4)
     with pytest.raises(BudgetExceeded, match=r"epsilon 4\.2 on the features"):
         Ledger(((flip, *[quiet] * 1_000),)).check(Budget(features_epsilon=1.0))
@@ -102,7 +102,7 @@ def test_features_count_the_largest_epsilon_of_all_servers():
         for e in (0.5, 3.0)
     ]
     book = Ledger(tuple((flip, SUMS) for flip in flips))
-    assert book.line("features", "own server").epsilon == 4.0
+    assert book.row("features", "own server").epsilon == 4.0
 
 
 @pytest.mark.parametrize("data", ["answer: status", "answer: income", TOGETHER])
@@ -112,15 +112,15 @@ def test_no_coin_stands_before_counts_of_true_answers(data):
     found = counted.profile(data, "other servers", 0)(EPSILONS)
     assert (found >= record * (1 - 1e-9)).all()  # what hides the record is all that is left
     assert (found > hidden.profile(data, "other servers", 0)(EPSILONS)).all()
-    line = counted.line(data, "other servers")
+    line = counted.row(data, "other servers")
     assert line.reason == "what hides the record alone: it was evaluated with its true answers"
-    own = counted.line(data, "own server")
+    own = counted.row(data, "own server")
     assert own.epsilon == inf
     assert own.reason == "the own server may have had the true answers: no protection"
 
 
 def test_what_was_never_sent_tells_others_nothing():
-    line = Ledger(((FLIP,),)).line("answer: status", "other servers")
+    line = Ledger(((FLIP,),)).row("answer: status", "other servers")
     assert (line.epsilon, line.reason) == (0.0, "nothing was sent")
 
 
@@ -130,7 +130,7 @@ def test_several_reports_with_randomised_answers_are_refused(answers):
     other = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=answers)
     for events in ((FLIP, other, SUMS), (other, FLIP, SUMS)):
         with pytest.raises(InvalidInput, match="people must report once"):
-            Ledger((events,)).lines()
+            Ledger((events,)).rows()
 
 
 def test_a_study_s_questions_have_the_rows_of_its_ledger():

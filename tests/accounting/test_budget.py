@@ -91,7 +91,7 @@ def test_earlier_trainings_count_as_the_ledger_counts_them(share, classes, old, 
     planned = events(20, objective_noise=new, **changes)
     alone = Ledger((planned,), classes=classes)
     rows = ("features", "label")
-    limits = {data: share * alone.line(data, "other servers").epsilon for data in rows}
+    limits = {data: share * alone.row(data, "other servers").epsilon for data in rows}
     budget = Budget(features_epsilon=limits["features"], labels_epsilon=limits["label"])
     safe = last_safe_round([planned], budget=budget, classes=classes, already=[already])
     flip, *rest = planned
@@ -169,7 +169,7 @@ def test_check_says_everything_in_one_sentence():
     safe = ledger.last_safe_round(Budget(features_epsilon=0.3))
     with pytest.raises(BudgetExceeded) as refused:
         ledger.check(Budget(features_epsilon=0.3))
-    spent = ledger.line("features", "other servers").epsilon
+    spent = ledger.row("features", "other servers").epsilon
     assert str(refused.value) == (
         f"200 rounds would spend epsilon {spent:.3g} on the features against all other servers "
         "together (delta 1e-06, server 1), "
@@ -198,7 +198,7 @@ def test_epsilons_round_by_round_are_the_lines():
     ledger = Ledger((events(6, objective_bound=0.5), events(6, noise=0.5)))
     for data in ("label", "features"):
         each = ledger.epsilons(data)
-        lines = [ledger.up_to(t).line(data, "other servers").epsilon for t in range(1, 7)]
+        lines = [ledger.up_to(t).row(data, "other servers").epsilon for t in range(1, 7)]
         assert each[-1] == pytest.approx(lines[-1], abs=1e-8)
         if data == "label":
             assert each == pytest.approx(lines, abs=1e-8)
@@ -257,7 +257,7 @@ def test_an_open_ended_run_stops_at_the_last_safe_round():
     assert fitted.model_.plan["rounds"] == safe and fitted.model_.provenance["rounds_asked"] == 60
     assert fitted.privacy_ == free.privacy_.up_to(safe)
     assert (
-        fitted.privacy_.line("features", "other servers").epsilon <= 2.0 < free.history_.spent[safe]
+        fitted.privacy_.row("features", "other servers").epsilon <= 2.0 < free.history_.spent[safe]
     )
     same = classifier(budget=None, rounds=safe).fit(*data())
     np.testing.assert_array_equal(fitted.coef_, same.coef_)

@@ -310,7 +310,7 @@ def eta(stddev: float) -> ObjectiveNoised:
 
 
 def sure(data: str, *events, adversary: str = "other servers", **settings) -> float:
-    return Ledger((events,), **settings).line(data, adversary).certainty
+    return Ledger((events,), **settings).row(data, adversary).certainty
 
 
 @given(st.floats(0.05, 2), st.floats(0.2, 4), st.floats(1e-8, 1e-3))
@@ -342,7 +342,7 @@ def test_a_second_training_makes_them_surer_and_the_worst_server_speaks():
     flip = LabelFlipped(epsilon=2.0)
     for data in ("features", "label"):
         assert sure(data, flip, sent(0.5), sent(0.5)) > sure(data, flip, sent(0.5))
-        both = Ledger(((flip, sent(0.5)), (flip, sent(0.25)))).line(data, "other servers")
+        both = Ledger(((flip, sent(0.5)), (flip, sent(0.25)))).row(data, "other servers")
         assert both.certainty == sure(data, flip, sent(0.25))
     again = sure("features", sent(0.5), sent(0.5))
     assert again == pytest.approx(sure("features", sent(0.5 / sqrt(2))), rel=1e-9)

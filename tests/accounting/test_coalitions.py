@@ -112,11 +112,11 @@ def test_a_coalition_sees_what_its_line_says(k, noise):
     for name, other in OTHERS.items():
         moved = np.linalg.norm((means(other) - means(RECORD)) / scale)
         line = profiles.epsilon_at(profiles.gaussian_profile(moved), book.delta)
-        bound = Ledger(((event,),)).line("features", "other servers", colluding=k).epsilon
+        bound = Ledger(((event,),)).row("features", "other servers", colluding=k).epsilon
         assert line <= bound * (1 + 1e-9), name
     through_q = np.linalg.norm((means(OTHERS["label"]) - means(RECORD)) / scale)
     known = profiles.joint_profile(1.0, profiles.gaussian_profile(through_q))
-    label = book.line("label", "other servers", 0, colluding=k).epsilon
+    label = book.row("label", "other servers", 0, colluding=k).epsilon
     assert label == pytest.approx(profiles.epsilon_at(known, book.delta), rel=1e-4)
 
 
@@ -126,7 +126,7 @@ def test_every_coalition_has_a_line_and_larger_ones_learn_more(data):
     lines = book.coalitions(data)
     assert [line.colluding for line in lines] == list(range(1, N))
     assert all(one.epsilon < other.epsilon for one, other in pairwise(lines))
-    whole = book.line(data, "other servers")
+    whole = book.row(data, "other servers")
     assert (lines[-1].epsilon, lines[-1].certainty) == (whole.epsilon, whole.certainty)
     assert "in the total of 5 servers" in lines[0].reason and "total" not in lines[-1].reason
     told = json.loads(json.dumps(book.to_dict(), allow_nan=False))
@@ -153,7 +153,7 @@ def test_nothing_but_a_total_hides_from_one_server():
         for data in ("label", "features"):
             lines = book.coalitions(data)
             assert len(lines) == N - 1
-            assert {line.epsilon for line in lines} == {book.line(data, "other servers").epsilon}
+            assert {line.epsilon for line in lines} == {book.row(data, "other servers").epsilon}
     assert Ledger((tuple(rounds.events(servers(RECORD)[0].spec)),)).coalitions("label") == []
 
 
@@ -165,7 +165,7 @@ def test_one_server_knows_every_coalition_of_its_total():
     mixed = Ledger(((*book.events[0], *TrainingPlan(rounds=2).events(member.spec)),))
     least = mixed.coalitions("features")[0].epsilon
     assert least > book.coalitions("features")[0].epsilon
-    assert least >= Ledger((TrainingPlan(rounds=2).events(member.spec),)).line(
+    assert least >= Ledger((TrainingPlan(rounds=2).events(member.spec),)).row(
         "features", "other servers"
     ).epsilon * (1 - 1e-9)
 
@@ -173,10 +173,10 @@ def test_one_server_knows_every_coalition_of_its_total():
 def test_the_own_server_needs_nobody_and_nobody_is_no_coalition():
     book = ledger(servers(RECORD))
     for adversary in ("own server", "own and others together"):
-        one, all_of_them = (book.line("label", adversary, colluding=k) for k in (1, None))
+        one, all_of_them = (book.row("label", adversary, colluding=k) for k in (1, None))
         assert one.epsilon == all_of_them.epsilon
     with pytest.raises(InvalidInput, match="colluding"):
-        book.line("label", "other servers", colluding=0)
+        book.row("label", "other servers", colluding=0)
     assert isinstance(book.events[0][1], SumsReleased)
 
 
@@ -194,7 +194,7 @@ def test_people_see_one_half_all_and_whom_the_plan_speaks_of():
         *representative_coalition_sizes(N - 1, 2)
     ] * 2
     for line in shown:
-        assert line == book.line(line.data, line.adversary, colluding=line.colluding)
+        assert line == book.row(line.data, line.adversary, colluding=line.colluding)
     open_ones = replace(PLAN, colluding=None)
     plain = Ledger((tuple(open_ones.events(servers(RECORD)[0].spec)),))
-    assert plain.overview(2) == plain.lines()
+    assert plain.overview(2) == plain.rows()

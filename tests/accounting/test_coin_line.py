@@ -139,7 +139,7 @@ def test_what_the_coin_is_asked_with():
             square_mu=sqrt(2) / kappa**2 / 4.0 / share,
         )
         book = Ledger(((place.flip(), *masked.events(place)),), delta=DELTA)
-        line = book.line("features", "other servers", colluding=k)
+        line = book.row("features", "other servers", colluding=k)
         assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=2e-3)
         assert "with the device's coin" in line.reason
 
@@ -152,7 +152,7 @@ def test_rounds_ask_the_coin_for_the_label_part_once():
     """q moves by κB/m, hidden by η; what remains is g and the solver, hidden by θ in every round;
     truncation keeps its term, twice."""
     flip, noised, *sent = PEOPLE.flip(), *ROUNDS.events(PEOPLE)
-    line = Ledger(((flip, noised, *sent),), delta=DELTA).line("features", "other servers")
+    line = Ledger(((flip, noised, *sent),), delta=DELTA).row("features", "other servers")
     rest = sqrt(
         sum(
             ((e.record_sensitivity - e.label_sensitivity + e.solver_slack) / e.stddev) ** 2
@@ -171,7 +171,7 @@ def test_rounds_ask_the_coin_for_the_label_part_once():
     assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=1e-6)
     assert line.reason == "label part counted once, with the device's coin"
     without = Ledger(((replace(flip, epsilon=inf, epsilons=()), noised, *sent),), delta=DELTA)
-    assert line.epsilon < 0.98 * without.line("features", "other servers").epsilon
+    assert line.epsilon < 0.98 * without.row("features", "other servers").epsilon
 
 
 @pytest.mark.parametrize("tolerance", [1e-9, 0.02])
@@ -213,13 +213,13 @@ def test_where_the_coin_counts_for_nothing():
         "none": ((flip, replace(noised, kind="none", bound=0.0), *sent), 2),
     }
     for name, (events, classes) in cases.items():
-        line = Ledger((events,), classes=classes).line("features", "other servers")
+        line = Ledger((events,), classes=classes).row("features", "other servers")
         assert "coin" not in line.reason, name
         bare = tuple(e for e in events if not isinstance(e, LabelFlipped))
-        alone = Ledger((bare,), classes=classes).line("features", "other servers")
+        alone = Ledger((bare,), classes=classes).row("features", "other servers")
         assert line.epsilon >= alone.epsilon * (1 - 1e-9), name
     true = (replace(flip, epsilon=inf, epsilons=()), exchange)
-    assert "coin" not in Ledger((true,)).line("features", "other servers").reason
+    assert "coin" not in Ledger((true,)).row("features", "other servers").reason
 
 
 def test_many_people_share_tables_that_cover_them():
@@ -230,14 +230,14 @@ def test_many_people_share_tables_that_cover_them():
     plan = TrainingPlan(method="sums", label_noise=2.0, square_noise=4.0)
     reports = Reports(np.zeros(40, dtype=np.int64), menu, np.ones(40))
     book = Ledger(((place.flip(), *plan.events(place)),), reports=reports)
-    lines = book.user_lines().features_other_servers
-    assert lines.max() == pytest.approx(book.line("features", "other servers").epsilon, rel=1e-6)
+    lines = book.person_rows().features_other_servers
+    assert lines.max() == pytest.approx(book.row("features", "other servers").epsilon, rel=1e-6)
     for j in (0, 17, 36):
         near = []
         for epsilon in (menu[j], menu[j + 3]):
             own = replace(place, epsilons=(float(epsilon),))
             alone = Ledger(((own.flip(), *plan.events(own)),))
-            near.append(alone.line("features", "other servers").epsilon)
+            near.append(alone.row("features", "other servers").epsilon)
         assert near[0] * (1 - 2e-3) <= lines[j] <= near[1]
 
 
@@ -245,8 +245,8 @@ def test_servers_that_are_covered_by_others_do_not_change_the_line():
     plan = TrainingPlan(rounds=6, objective_bound=1.0, noise_scale=1.0)
     places = [replace(PEOPLE, records=m, degree=n) for m in (200, 300, 500) for n in (1, 2)]
     book = Ledger(tuple((place.flip(), *plan.events(place)) for place in places))
-    each = [book.line("features", "other servers", i).epsilon for i in range(len(places))]
-    assert book.line("features", "other servers").epsilon == pytest.approx(max(each), rel=1e-9)
+    each = [book.row("features", "other servers", i).epsilon for i in range(len(places))]
+    assert book.row("features", "other servers").epsilon == pytest.approx(max(each), rel=1e-9)
 
 
 def test_a_covering_never_lowers_anything():

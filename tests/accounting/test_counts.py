@@ -68,11 +68,11 @@ def test_counts_alone_are_one_gaussian_and_whoever_counts_has_the_labels():
     book = Ledger(((COUNTS,),))
     spent = profiles.epsilon_at(profiles.gaussian_profile(COUNTS.shift / COUNTS.stddev), 1e-6)
     for data in ("label", "features"):
-        line = book.line(data, "other servers")
+        line = book.row(data, "other servers")
         assert line.epsilon == pytest.approx(float(spent), rel=1e-6)
         assert "noise on the counts of one evaluation" in line.reason
     for adversary in ("own server", "own and others together"):
-        line = book.line("label", adversary)
+        line = book.row("label", adversary)
         assert line.epsilon == inf and "has the true label" in line.reason
 
 
@@ -80,28 +80,28 @@ def test_training_and_evaluation_of_the_same_people_add_up():
     trained, both = Ledger(((FLIP, SUMS),)), Ledger(((FLIP, SUMS, COUNTS),))
     alone = Ledger(((COUNTS,),))
     for data in ("label", "features"):
-        parts = [book.line(data, "other servers").epsilon for book in (trained, alone)]
-        found = both.line(data, "other servers")
+        parts = [book.row(data, "other servers").epsilon for book in (trained, alone)]
+        found = both.row(data, "other servers")
         assert max(parts) < found.epsilon < sum(parts)
         assert "noise on one exchange of sums" in found.reason or data == "label"
         assert found.reason.endswith("with the true label")
-        assert both.line(data, "other servers") == Ledger(((FLIP, COUNTS, SUMS),)).line(
+        assert both.row(data, "other servers") == Ledger(((FLIP, COUNTS, SUMS),)).row(
             data, "other servers"
         )
     # what no coin hides: the squares of both Gaussians
-    plain = Ledger(((SUMS, COUNTS),)).line("label", "other servers").epsilon
+    plain = Ledger(((SUMS, COUNTS),)).row("label", "other servers").epsilon
     mu = hypot(SUMS.label_shift / SUMS.label_stddev, COUNTS.shift / COUNTS.stddev)
     known = profiles.epsilon_at(profiles.gaussian_profile(mu), 1e-6)
     assert plain == pytest.approx(float(known), rel=1e-6)
 
 
 def test_the_own_server_s_line_says_what_is_true():
-    before = Ledger(((FLIP, SUMS),)).line("label", "own server")
-    after = Ledger(((FLIP, SUMS, COUNTS),)).line("label", "own server")
+    before = Ledger(((FLIP, SUMS),)).row("label", "own server")
+    after = Ledger(((FLIP, SUMS, COUNTS),)).row("label", "own server")
     assert (before.epsilon, after.epsilon) == (1.0, inf)
     assert "evaluated" in after.reason
     operator = LabelFlipped(epsilon=1.0, by=OPERATOR)
-    assert Ledger(((operator, SUMS),)).line("label", "own server").epsilon == inf
+    assert Ledger(((operator, SUMS),)).row("label", "own server").epsilon == inf
 
 
 def test_a_budget_counts_evaluations():
@@ -109,12 +109,12 @@ def test_a_budget_counts_evaluations():
     with pytest.raises(BudgetExceeded, match="2 evaluations would spend"):
         Ledger(((COUNTS, COUNTS),)).check(Budget(features_epsilon=1.1))
     quiet = CountsReleased(stddev=0.0, shift=sqrt(2))
-    assert Ledger(((quiet,),)).line("features", "other servers").epsilon == inf
+    assert Ledger(((quiet,),)).row("features", "other servers").epsilon == inf
 
 
 def test_curves_over_rounds_hold_counts_from_the_first_on():
     book = Ledger(((FLIP, SUMS, COUNTS),))
     assert book.epsilons("features")[0] == pytest.approx(
-        book.line("features", "other servers").epsilon, rel=1e-3
+        book.row("features", "other servers").epsilon, rel=1e-3
     )
     assert book.up_to(0).events == ((FLIP,),)

@@ -34,7 +34,7 @@ def exchange(label: float, square: float, encoding: str = "") -> SumsReleased:
 
 
 def claimed(*events, flip=FLIP) -> float:
-    return Ledger(((flip, *events),), delta=DELTA).line("features", "other servers").epsilon
+    return Ledger(((flip, *events),), delta=DELTA).row("features", "other servers").epsilon
 
 
 def true_epsilon(label: float, rest: float, *, keep: float = 1 / (1 + exp(-2.0))) -> float:
@@ -65,7 +65,7 @@ def test_an_exchange_without_intercept_and_one_with_it(flips):
     label, square = first.record_shift / 4.5, second.square_shift / 8.84
     known = true_epsilon(label, square) if flips else _gaussian(hypot(label, square))
     book = Ledger(((*flips, first, second),), delta=DELTA)
-    line = book.line("features", "other servers").epsilon
+    line = book.row("features", "other servers").epsilon
     assert known <= line <= 1.02 * known
     if flips:
         assert known == pytest.approx(0.6458, abs=2e-4)
@@ -143,7 +143,7 @@ def test_the_factor_of_s_without_a_coin():
     label, square = event.record_shift / 4.5, event.square_shift / 4.0
     turned = np.linspace(0, np.pi / 2, 100_001)
     mu = sqrt(float(((label * np.sin(turned)) ** 2 + (square * np.sin(2 * turned)) ** 2).max()))
-    line = Ledger(((event,),), delta=DELTA).line("features", "other servers").epsilon
+    line = Ledger(((event,),), delta=DELTA).row("features", "other servers").epsilon
     known = _gaussian(mu)
     assert known * (1 - 1e-6) <= line <= 1.002 * known
     assert log(_gaussian(hypot(label, square)) / line) > 0.05

@@ -79,8 +79,8 @@ def test_the_sum_of_a_training_spends_what_its_rounds_spend(rounds):
     assert len(summed) == 2 and summed[0] is noised
     apart, together = Ledger(((flip, noised, *events),)), Ledger(((flip, *summed),))
     for data in ("label", "features"):
-        expected = apart.line(data, "other servers").epsilon
-        assert together.line(data, "other servers").epsilon == pytest.approx(expected, rel=1e-8)
+        expected = apart.row(data, "other servers").epsilon
+        assert together.row(data, "other servers").epsilon == pytest.approx(expected, rel=1e-8)
     twice = event_groups.merge_iterates(summed)
     assert twice[1].record_sensitivity == pytest.approx(summed[1].record_sensitivity, rel=1e-12)
 

@@ -158,7 +158,7 @@ def test_no_line_against_others_lies_below_what_they_see_nor_far_above(history):
     book = history.ledger()
     assert set(book.data) == set(history.recounts()[0].rows)
     for data in book.data:
-        views, line = seen_of(history, data), book.line(data, "other servers")
+        views, line = seen_of(history, data), book.row(data, "other servers")
         profile = book.profile(data, "other servers", 0)
         for epsilon in (0.0, 0.3, 1.0, 2.5):
             assert max(view.told(epsilon) for view in views) <= float(profile(epsilon)) + 1e-12
@@ -205,7 +205,7 @@ COUNTS = CountsReleased(stddev=1.0, shift=0.8)
 def test_half_the_noise_is_seen(events, data):
     """Of any event: the line that counts on it lies below what is told then."""
     history = History((LabelFlipped(epsilon=2.0, epsilons=(2.0,)), *events), 2)
-    line = history.ledger().line(data, "other servers")
+    line = history.ledger().row(data, "other servers")
     quiet = History(tuple(map(_quieter, history.events)), 2)
     told, more = (
         max(view.told(line.epsilon) for view in seen_of(each, data)) for each in (history, quiet)
@@ -225,7 +225,7 @@ def test_the_own_server_faces_the_coins_of_all_reports_and_nothing_else(history)
     known = [each.pure() for each in history.recounts()]
     for data in history.ledger().data:
         for adversary in ("own server", "own and others together"):
-            line = history.ledger().line(data, adversary)
+            line = history.ledger().row(data, adversary)
             assert line.delta == 0
             assert line.epsilon == pytest.approx(max(each[data] for each in known), rel=1e-9)
             profile = history.ledger().profile(data, adversary, 0)
@@ -256,7 +256,7 @@ def test_no_budget_lets_more_be_seen_than_it_says(history, colluding):
         assert last_safe_round(**planned, budget=budget, classes=history.classes) < planned_rounds(
             planned
         )
-        line = book.line(data, "other servers", colluding=colluding)
+        line = book.row(data, "other servers", colluding=colluding)
         if np.isfinite(line.epsilon):
             more = Budget(**small | {f"{name}_epsilon": line.epsilon * (1 + 1e-6) + 1e-9})
             assert book.keeps(more)
@@ -294,7 +294,7 @@ def test_nobody_s_own_line_lies_below_what_is_seen_of_them(history):
     weights = np.array([kappa(e, 2) for e in menu]) / kappa(menu.min(), 2)
     answers = {name: np.full(len(menu), e) for name, e in chosen.items()}
     reports = Reports(np.zeros(len(menu), dtype=np.int64), menu, weights, answers)
-    lines = history.ledger(reports=reports).user_lines()
+    lines = history.ledger(reports=reports).person_rows()
     for k, recount in enumerate(history.recounts()):
         own = replace(recount, events=[*map(_half, recount.events)])
         claimed = {

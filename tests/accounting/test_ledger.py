@@ -85,7 +85,7 @@ def rescaled(ledger: Ledger, factor: float, *, box: bool = False) -> Ledger:
 def spent(
     ledger: Ledger, data: str, adversary: str = "other servers", server: int | None = None
 ) -> float:
-    return ledger.line(data, adversary, server).epsilon
+    return ledger.row(data, adversary, server).epsilon
 
 
 # The table
@@ -93,7 +93,7 @@ def spent(
 
 def test_the_six_lines():
     ledger = Ledger(((flip(), eta(), *sent(5)),))
-    lines = ledger.lines()
+    lines = ledger.rows()
     assert [(line.data, line.adversary) for line in lines] == [
         (data, adversary) for data in DATA for adversary in ADVERSARIES
     ]
@@ -149,8 +149,8 @@ def test_to_dict_is_json():
         ((flip(), eta(), *sent(5)), (flip(inf), *sent(5, stddev=0.0))), source="simulated"
     )
     told = json.loads(json.dumps(ledger.to_dict(), allow_nan=False))
-    assert (told["source"], told["delta"], len(told["lines"])) == ("simulated", DELTA, 6)
-    for line, expected in zip(told["lines"], ledger.lines(), strict=True):
+    assert (told["source"], told["delta"], len(told["rows"])) == ("simulated", DELTA, 6)
+    for line, expected in zip(told["rows"], ledger.rows(), strict=True):
         assert line["epsilon"] == ("inf" if isinf(expected.epsilon) else expected.epsilon)
         for name in ("data", "adversary", "delta", "reason", "certainty"):
             assert line[name] == getattr(expected, name)
@@ -344,7 +344,7 @@ def test_the_worst_server_speaks():
         > spent(ledger, "features", server=0)
         > spent(ledger, "features", server=1)
     )
-    assert [line.epsilon for line in ledger.lines(1)] == [
+    assert [line.epsilon for line in ledger.rows(1)] == [
         spent(ledger, data, who, 1) for data in DATA for who in ADVERSARIES
     ]
 
@@ -404,9 +404,9 @@ class Photographed:
 def test_unknown_events_and_rows_are_refused():
     ledger = Ledger(((flip(), eta(), *sent(2), Photographed()),))
     for ask in (
-        ledger.lines,
+        ledger.rows,
         ledger.to_dict,
-        lambda: ledger.line("label", "own server"),
+        lambda: ledger.row("label", "own server"),
         lambda: ledger.profile("features", "other servers", 0),
     ):
         with pytest.raises(InvalidInput, match="does not know the event Photographed"):
@@ -613,7 +613,7 @@ def test_feature_epsilons_refuse_unknown_events():
 
 def test_unknown_rows_are_refused_by_line():
     with pytest.raises(InvalidInput):
-        Ledger((sent(2),)).line("labels", "own server")
+        Ledger((sent(2),)).row("labels", "own server")
 
 
 def test_others_never_learn_more_than_the_own_server():

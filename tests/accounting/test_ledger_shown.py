@@ -29,7 +29,7 @@ ROUNDS = TrainingPlan(rounds=100, noise_scale=1.0)
 def test_the_table_says_what_the_lines_say() -> None:
     book = ledger(ROUNDS, notes=("a note that everybody must read",))
     told = str(book)
-    for line in book.lines():
+    for line in book.rows():
         epsilon = "no protection" if line.epsilon == inf else f"{line.epsilon:.3g}"
         row = next(r for r in told.split("\n") if r.startswith(line.data) and epsilon in r)
         assert line.epsilon == inf or f"{line.certainty:.1%}" in row
@@ -54,7 +54,7 @@ def test_a_frame_has_every_line_as_numbers() -> None:
     book = ledger(SUMS)
     frame = book.to_frame()
     assert isinstance(frame, pd.DataFrame)
-    lines = [*book.lines(), *book.every_coalition]
+    lines = [*book.rows(), *book.every_coalition]
     for name in ("data", "adversary", "epsilon", "delta", "certainty", "reason"):
         assert frame[name].tolist() == [getattr(line, name) for line in lines]
     assert frame["colluding"].dropna().tolist() == [e.colluding for e in lines if e.colluding]
@@ -76,7 +76,7 @@ def test_without_pandas_it_is_one_sentence() -> None:
 def test_a_notebook_shows_reasons_too() -> None:
     book = ledger(SUMS)
     page = book._repr_html_()
-    for line in book.lines():
+    for line in book.rows():
         assert line.reason.replace("'", "&#39;") in page
     assert page.count("<tr>") == 1 + 6 + 4
 
@@ -85,7 +85,7 @@ def test_a_notebook_shows_reasons_too() -> None:
 def test_nobody_is_called_certain_who_is_not(line: str) -> None:
     """99.97% is not rounded up to certainty."""
     book = ledger(TrainingPlan(rounds=40, noise_scale=0.01))
-    found = book.line("features", line)
+    found = book.row("features", line)
     assert (found.epsilon == inf) == (line == "own server")
     row = [r for r in str(book).split("\n") if r.startswith("features")][line == "other servers"]
     assert row.endswith("certain" if found.epsilon == inf else "over 99.9%")

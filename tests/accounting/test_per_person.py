@@ -73,12 +73,12 @@ def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classe
     """
     plan = TrainingPlan(rounds=6, objective_noise=kind, noise_scale=noise)
     whole = ledger(plan, epsilons, classes, delta)
-    lines = whole.user_lines()
+    lines = whole.person_rows()
     assert lines.label_receiving_server.tolist() == epsilons and lines.delta == delta
     for j, epsilon in enumerate(epsilons):
         events = own_events(plan, epsilon, min(epsilons), classes)
         book = Ledger((events,), classes=classes, delta=delta)
-        alone, record = (book.line(data, "other servers") for data in ("label", "features"))
+        alone, record = (book.row(data, "other servers") for data in ("label", "features"))
         assert lines.label_other_servers[j] == pytest.approx(alone.epsilon, rel=1e-7, abs=5e-9)
         assert lines.label_other_servers_certainty[j] == pytest.approx(alone.certainty, rel=1e-7)
         own = lines.features_other_servers[j]
@@ -88,10 +88,10 @@ def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classe
             assert sure == pytest.approx(record.certainty, rel=2e-3)
         else:  # parts of a record add up to a little more than all of it at once
             assert record.epsilon <= own * (1 + 1e-6) + 5e-9
-    assert (lines.label_other_servers <= whole.line("label", "other servers").epsilon + 5e-9).all()
+    assert (lines.label_other_servers <= whole.row("label", "other servers").epsilon + 5e-9).all()
     assert (lines.label_other_servers <= lines.label_receiving_server).all()
     worst = max(lines.features_other_servers)
-    told = whole.line("features", "other servers").epsilon
+    told = whole.row("features", "other servers").epsilon
     assert worst == pytest.approx(told, rel=2e-3, abs=5e-9)
 
 
@@ -109,14 +109,14 @@ def test_repeated_reports_add_up_for_everybody(epsilons, others, classes):
     before = [flip for flip, (_, first) in zip(flips, others, strict=True) if first]
     after = [flip for flip, (_, first) in zip(flips, others, strict=True) if not first]
     again = replace(once, events=((*before, *once.events[0], *after),))
-    lines, worst = again.user_lines(), again.line("label", "own server").epsilon
+    lines, worst = again.person_rows(), again.row("label", "own server").epsilon
     total = sum(flip.epsilon for flip in flips)
     assert worst == pytest.approx(max(epsilons) + total)
     assert (lines.label_receiving_server >= np.array(epsilons) + total - 1e-9).all()
     assert (lines.label_receiving_server <= worst + 1e-9).all()
-    assert (lines.label_other_servers >= once.user_lines().label_other_servers - 1e-8).all()
-    assert (lines.label_other_servers <= again.line("label", "other servers").epsilon + 1e-8).all()
-    table = {(line.data, line.adversary): line for line in again.user_line(0)}
+    assert (lines.label_other_servers >= once.person_rows().label_other_servers - 1e-8).all()
+    assert (lines.label_other_servers <= again.row("label", "other servers").epsilon + 1e-8).all()
+    table = {(line.data, line.adversary): line for line in again.person_row(0)}
     own = lines.label_receiving_server[0]
     for adversary in ("own server", "own and others together"):
         assert table["label", adversary].epsilon == own
@@ -128,10 +128,10 @@ def test_a_second_report_may_have_been_the_louder_one():
     plan = TrainingPlan(rounds=3, objective_bound=0.3, noise_scale=0.0)
     once = ledger(plan, [2.0, 0.1])
     twice = replace(once, events=((LabelFlipped(epsilon=2.0), *once.events[0]),))
-    lines, worst = twice.user_lines(), twice.line("label", "other servers")
+    lines, worst = twice.person_rows(), twice.row("label", "other servers")
     assert lines.label_receiving_server.tolist() == pytest.approx([4.0, 2.1])
     assert lines.label_other_servers[0] == pytest.approx(worst.epsilon, abs=1e-8)
-    assert lines.label_other_servers[0] > 1.5 * once.user_lines().label_other_servers[0]
+    assert lines.label_other_servers[0] > 1.5 * once.person_rows().label_other_servers[0]
 
 
 def test_half_the_noise_costs_everybody_more():
@@ -148,7 +148,7 @@ def test_half_the_noise_costs_everybody_more():
     ):
         epsilons = [0.5, 1.0, 4.0]
         before, after = (
-            ledger(plan, epsilons).user_lines().label_other_servers for plan in (loud, quiet)
+            ledger(plan, epsilons).person_rows().label_other_servers for plan in (loud, quiet)
         )
         assert (after > 1.2 * before).all()
 
@@ -159,11 +159,11 @@ def test_somebody_elses_epsilon_does_not_make_my_label_louder():
     """
     through_eta = TrainingPlan(rounds=3, noise_scale=0.0)
     mine = [
-        ledger(through_eta, [2.0, other]).user_lines().label_other_servers[0]
+        ledger(through_eta, [2.0, other]).person_rows().label_other_servers[0]
         for other in (2.0, 1.0, 0.1)
     ]
     assert mine[0] == pytest.approx(mine[1], abs=2e-9) == pytest.approx(mine[2], abs=4e-9)
-    extremes = unnamed(ledger(through_eta, [2.0, 0.1])).line("label", "other servers").epsilon
+    extremes = unnamed(ledger(through_eta, [2.0, 0.1])).row("label", "other servers").epsilon
     assert extremes > 1.5 * mine[0]
 
 
@@ -189,9 +189,9 @@ def test_unknown_slack_is_never_scaled_down(plan):
     """
     known = ledger(plan, [0.3, 3.0])
     blind = replace(known, events=tuple(tuple(blinded(e) for e in s) for s in known.events))
-    assert blind.user_lines().label_other_servers[1] > known.user_lines().label_other_servers[1]
-    assert blind.user_lines().label_other_servers[1] == pytest.approx(
-        unnamed(known).line("label", "other servers").epsilon, abs=5e-9
+    assert blind.person_rows().label_other_servers[1] > known.person_rows().label_other_servers[1]
+    assert blind.person_rows().label_other_servers[1] == pytest.approx(
+        unnamed(known).row("label", "other servers").epsilon, abs=5e-9
     )
 
 
@@ -245,11 +245,11 @@ def test_a_real_server_moves_by_no_more_than_the_persons_own_share(
 def test_extremes():
     plan = TrainingPlan(rounds=2)
     never = ledger(replace(plan, noise_scale=0.0, objective_noise="none"), [1.0, inf])
-    assert never.user_lines().label_other_servers.tolist() == [pytest.approx(1.0, abs=2e-5), inf]
-    assert ledger(plan, [inf, inf]).user_lines().label_other_servers[0] < 1
-    assert ledger(plan, [1.0]).up_to(0).user_lines().label_other_servers.tolist() == [0.0]
+    assert never.person_rows().label_other_servers.tolist() == [pytest.approx(1.0, abs=2e-5), inf]
+    assert ledger(plan, [inf, inf]).person_rows().label_other_servers[0] < 1
+    assert ledger(plan, [1.0]).up_to(0).person_rows().label_other_servers.tolist() == [0.0]
     with pytest.raises(InvalidInput, match="only its worst case"):
-        replace(ledger(plan, [1.0]), reports=None).user_lines()
+        replace(ledger(plan, [1.0]), reports=None).person_rows()
     with pytest.raises(InvalidInput, match=r"^weights must lie"):
         Reports(np.zeros(1, dtype=np.int64), np.ones(1), np.full(1, 1.5))
     with pytest.raises(InvalidInput, match=r"^epsilons must be > 0"):
@@ -257,10 +257,10 @@ def test_extremes():
     with pytest.raises(InvalidInput, match="one entry per record"):
         Reports(np.zeros(1, dtype=np.int64), np.ones(2), np.ones(2))
     with pytest.raises(InvalidInput, match="name servers from 0 to 0"):
-        replace(ledger(plan, [1.0]), reports=reports([1.0], servers=np.array([3]))).user_lines()
+        replace(ledger(plan, [1.0]), reports=reports([1.0], servers=np.array([3]))).person_rows()
     for record in (-1, 1):
         with pytest.raises(InvalidInput, match="record must be"):
-            ledger(plan, [1.0]).user_line(record)
+            ledger(plan, [1.0]).person_row(record)
 
 
 def test_the_estimator_keeps_the_order_of_its_input():
@@ -271,15 +271,17 @@ def test_the_estimator_keeps_the_order_of_its_input():
     fitted = PDMLClassifier(n_servers=3, topology="ring", rounds=4, random_state=0).fit(
         x, x[:, 0] > 0, epsilons=epsilons, servers=servers
     )
-    lines = fitted.privacy_.user_lines()
+    lines = fitted.privacy_.person_rows()
     np.testing.assert_array_equal(lines.label_receiving_server, epsilons)
     assert len(lines) == 300
     for j in (0, 7, 299):
-        own = fitted.privacy_.user_line(j)
+        own = fitted.privacy_.person_row(j)
         others = [line for line in own if line.adversary == "other servers"]
         told = (lines.label_other_servers_certainty[j], lines.features_other_servers_certainty[j])
         assert tuple(line.certainty for line in others) == pytest.approx(told, rel=1e-9)
-        table = {(line.data, line.adversary): line.epsilon for line in fitted.privacy_.user_line(j)}
+        table = {
+            (line.data, line.adversary): line.epsilon for line in fitted.privacy_.person_row(j)
+        }
         assert (
             table["label", "own server"] == table["label", "own and others together"] == epsilons[j]
         )
@@ -288,9 +290,9 @@ def test_the_estimator_keeps_the_order_of_its_input():
         )
         features = lines.features_other_servers[j]
         assert table["features", "other servers"] == pytest.approx(features, abs=4e-9)
-        worst = fitted.privacy_.line("features", "other servers", int(servers[j])).epsilon
+        worst = fitted.privacy_.row("features", "other servers", int(servers[j])).epsilon
         assert features <= worst + 4e-9
-    assert lines.label_other_servers.max() <= fitted.privacy_.line("label", "other servers").epsilon
+    assert lines.label_other_servers.max() <= fitted.privacy_.row("label", "other servers").epsilon
 
 
 def test_a_server_without_reports_changes_nobody_s_line():
@@ -299,7 +301,7 @@ def test_a_server_without_reports_changes_nobody_s_line():
     both = Ledger(events, reports=alone.reports, delta=alone.delta, classes=2)
     for name in ("label_receiving_server", "label_other_servers", "features_other_servers"):
         np.testing.assert_array_equal(
-            getattr(both.user_lines(), name), getattr(alone.user_lines(), name)
+            getattr(both.person_rows(), name), getattr(alone.person_rows(), name)
         )
 
 
@@ -320,19 +322,19 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
             {"a": np.array([2.0, 0.5, 0.5, 2.0]), "b": np.array([1.0, 1.0, 0.25, 0.25])},
         )
         book = Ledger(((flip, event),), reports=known)
-        lines = book.user_lines()
+        lines = book.person_rows()
         told = lines.answers
         assert told["answer: a"].receiving_server.tolist() == [2.0, 0.5, 0.5, 2.0]
         assert told[TOGETHER].receiving_server.tolist() == [4.0, 2.5, 1.25, 3.25]
         for name, each in told.items():
-            worst = book.line(name, "other servers").epsilon
+            worst = book.row(name, "other servers").epsilon
             assert each.other_servers[0] == pytest.approx(worst, rel=1e-6)
             assert (each.other_servers[1:] <= worst * (1 + 1e-9)).all()
         assert told["answer: a"].other_servers[1] < 0.9 * told["answer: a"].other_servers[0]
-        worst = book.line("features", "other servers").epsilon
+        worst = book.row("features", "other servers").epsilon
         assert (lines.features_other_servers <= worst * (1 + 1e-9)).all()
         for record in range(4):
-            table = {(line.data, line.adversary): line for line in book.user_line(record)}
+            table = {(line.data, line.adversary): line for line in book.person_row(record)}
             for name, each in told.items():
                 assert table[name, "own server"].epsilon == each.receiving_server[record]
                 others = table[name, "other servers"]
@@ -340,9 +342,9 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
                 assert others.certainty == pytest.approx(
                     each.other_servers_certainty[record], rel=1e-6
                 )
-        silent = replace(book, reports=replace(known, answers={})).user_lines().answers
+        silent = replace(book, reports=replace(known, answers={})).person_rows().answers
         assert silent["answer: a"].receiving_server.tolist() == [2.0] * 4
-        seen = replace(book, events=((replace(flip, by="operator"), event),)).user_lines().answers
+        seen = replace(book, events=((replace(flip, by="operator"), event),)).person_rows().answers
         assert np.isinf(seen["answer: b"].receiving_server).all()
     with pytest.raises(InvalidInput, match="one epsilon > 0 per record for 'a'"):
         replace(known, answers={"a": np.array([1.0])})
@@ -353,8 +355,8 @@ def test_a_person_s_own_server_that_counted_true_labels_has_them():
     flip = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=(AnswerFlipped("a", 2, 0.5),))
     counts = CountsReleased(stddev=6.0, shift=1.5)
     book = Ledger(((flip, counts),), reports=reports([1.0, 1.0]))
-    assert book.line("label", "own server").epsilon == inf
-    lines = book.user_lines()
+    assert book.row("label", "own server").epsilon == inf
+    lines = book.person_rows()
     assert (lines.label_receiving_server == inf).all()
     assert (lines.answers[TOGETHER].receiving_server == inf).all()
-    assert all(line.epsilon == inf for line in book.user_line(0) if line.adversary[:3] == "own")
+    assert all(line.epsilon == inf for line in book.person_row(0) if line.adversary[:3] == "own")

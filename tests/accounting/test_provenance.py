@@ -33,7 +33,7 @@ def ledger(*by, epsilon=1.0, **settings):
 @pytest.mark.parametrize("adversary", KNOWN)
 @pytest.mark.parametrize("by", RANDOMISED_BY)
 def test_a_flip_hides_nothing_from_whoever_had_the_label(by, adversary):
-    line = ledger(by).line("label", adversary)
+    line = ledger(by).row("label", adversary)
     assert line.epsilon == (inf if by in (UNSAID, OPERATOR) else 1.0)
     assert isinf(line.epsilon) == (ledger(by).profile("label", adversary, 0)(1.0) == 1.0)
 
@@ -41,7 +41,7 @@ def test_a_flip_hides_nothing_from_whoever_had_the_label(by, adversary):
 @pytest.mark.parametrize("by", RANDOMISED_BY)
 def test_against_the_others_every_flip_counts(by):
     """They never had the labels, whoever flipped them."""
-    plain, other = (ledger(name).line("label", "other servers") for name in (DEVICES, by))
+    plain, other = (ledger(name).row("label", "other servers") for name in (DEVICES, by))
     assert plain == other and plain.epsilon < 1.0
 
 
@@ -56,41 +56,41 @@ def test_against_the_others_every_flip_counts(by):
     ],
 )
 def test_the_ledger_gives_the_reason(by, said):
-    assert said in ledger(by).line("label", "own server").reason
+    assert said in ledger(by).row("label", "own server").reason
     assert said in json.dumps(ledger(by).to_dict())
 
 
 def test_without_a_flip_nobody_claims_one():
     for nothing in (Ledger((SENT,)), ledger(DEVICES, epsilon=inf)):
         for adversary in KNOWN:
-            reason = nothing.line("label", adversary).reason
+            reason = nothing.row("label", adversary).reason
             assert reason == "not randomised: the own server receives it as it is"
 
 
 def test_the_worst_server_speaks_for_all_and_each_for_itself():
     mixed = ledger(DEVICES, OPERATOR, ELSEWHERE)
-    assert mixed.line("label", "own server").epsilon == inf
-    assert "had the true label" in mixed.line("label", "own server").reason
-    assert [mixed.line("label", "own server", i).epsilon for i in range(3)] == [1.0, inf, 1.0]
+    assert mixed.row("label", "own server").epsilon == inf
+    assert "had the true label" in mixed.row("label", "own server").reason
+    assert [mixed.row("label", "own server", i).epsilon for i in range(3)] == [1.0, inf, 1.0]
     alike = ledger(DEVICES, ELSEWHERE)
-    assert "as its server declares" in alike.line("label", "own server").reason
+    assert "as its server declares" in alike.row("label", "own server").reason
 
 
 def test_several_reports_are_as_good_as_the_worst_known_of_them():
     flips = (LabelFlipped(epsilon=0.5), LabelFlipped(epsilon=0.5, by=OPERATOR))
     for order in (flips, flips[::-1]):
         both = Ledger(((*order, *SENT),))
-        assert both.line("label", "own server").epsilon == inf
-        assert both.line("label", "other servers") == ledger(DEVICES).line("label", "other servers")
+        assert both.row("label", "own server").epsilon == inf
+        assert both.row("label", "other servers") == ledger(DEVICES).row("label", "other servers")
 
 
 def test_a_persons_own_line_says_it_too():
     servers, epsilons = np.array([0, 1]), np.array([1.0, 1.0])
     reports = Reports(servers, epsilons, np.ones(2))
     mixed = ledger(DEVICES, OPERATOR, reports=reports)
-    assert mixed.user_lines().label_receiving_server.tolist() == [1.0, inf]
+    assert mixed.person_rows().label_receiving_server.tolist() == [1.0, inf]
     assert epsilons.tolist() == [1.0, 1.0]  # what came in is left alone
-    told = {(line.data, line.adversary): line for line in mixed.user_line(1)}
+    told = {(line.data, line.adversary): line for line in mixed.person_row(1)}
     for adversary in KNOWN:
         assert told["label", adversary].epsilon == inf
         assert "had the true label" in told["label", adversary].reason

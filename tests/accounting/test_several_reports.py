@@ -40,7 +40,7 @@ def ledger(*sums, delta: float = DELTA) -> Ledger:
 
 
 def epsilon(book: Ledger, data: str = "features") -> float:
-    return book.line(data, "other servers").epsilon
+    return book.row(data, "other servers").epsilon
 
 
 def view(sums, angle: float, *, noise: float = 1.0, label_only: bool = False) -> View:
@@ -214,8 +214,6 @@ def test_beside_a_server_whose_people_reported_once():
     once = ledger(replace(exchange(1.0, 0.9, 0.8), report_epsilon=1.0))
     for events in ((*several.events, *once.events), (*once.events, *several.events)):
         book = Ledger(events, delta=DELTA)
-        lines = sorted(
-            book.line("features", "other servers", server).epsilon for server in range(2)
-        )
+        lines = sorted(book.row("features", "other servers", server).epsilon for server in range(2))
         assert lines == pytest.approx(sorted([epsilon(several), epsilon(once)]))
         assert epsilon(book) == pytest.approx(lines[-1])

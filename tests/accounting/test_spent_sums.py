@@ -25,7 +25,7 @@ def sums(**changes) -> SumsReleased:
 
 
 def spent(*events, data: str, **asked) -> float:
-    return Ledger((events,), delta=DELTA).line(data, "other servers", **asked).epsilon
+    return Ledger((events,), delta=DELTA).row(data, "other servers", **asked).epsilon
 
 
 def gaussian(mu: float) -> float:
@@ -75,20 +75,20 @@ def test_sums_after_rounds_add_up_with_them():
         for t in range(1, 5)
     ]
     event = sums()
-    alone = Ledger(((*rounds, event),)).line("features", "other servers").epsilon
+    alone = Ledger(((*rounds, event),)).row("features", "other servers").epsilon
     known = gaussian(sqrt(4 * 0.05**2 + (0.6 / 4) ** 2 + (0.4 / 8) ** 2))
     assert alone == pytest.approx(known, rel=1e-7)
     by_round = Ledger(((*rounds, event),)).epsilons("features")
     assert len(by_round) == 4 and by_round[-1] == pytest.approx(known, rel=1e-7)
     only = Ledger(((event,),))
-    assert only.epsilons("features") == [only.line("features", "other servers").epsilon]
+    assert only.epsilons("features") == [only.row("features", "other servers").epsilon]
 
 
 def test_one_exchange_is_one_round():
     ledger = Ledger(((LabelFlipped(epsilon=1.0), sums()),))
     assert ledger.up_to(1) == ledger
-    assert ledger.up_to(0).line("features", "other servers").epsilon == 0
-    limit = ledger.line("features", "other servers").epsilon
+    assert ledger.up_to(0).row("features", "other servers").epsilon == 0
+    limit = ledger.row("features", "other servers").epsilon
     for allowed, safe in ((1.01 * limit, 1), (0.99 * limit, 0)):
         assert ledger.last_safe_round(Budget(features_epsilon=allowed)) == safe
     again = {"planned": ledger.events, "already": [(sums(),)]}
@@ -115,10 +115,10 @@ def test_everybodys_own_line_is_that_of_an_exchange_of_their_own(classes):
     weights = np.ones(3)  # of rounds
     reports = Reports(np.zeros(3, dtype=np.int64), np.array(menu), weights)
     whole = Ledger(((place.flip(), *plan.events(place)),), classes=classes, reports=reports)
-    lines = whole.user_lines()
+    lines = whole.person_rows()
     for j, epsilon in enumerate(menu):
         own = replace(place, epsilons=(epsilon,))
         alone = Ledger(((own.flip(), *plan.events(own)),), classes=classes)
-        known = alone.line("label", "other servers").epsilon
+        known = alone.row("label", "other servers").epsilon
         assert lines.label_other_servers[j] == pytest.approx(known, rel=1e-5)
-    assert lines.label_other_servers.max() <= whole.line("label", "other servers").epsilon + 1e-9
+    assert lines.label_other_servers.max() <= whole.row("label", "other servers").epsilon + 1e-9

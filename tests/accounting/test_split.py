@@ -58,7 +58,7 @@ def mu_of(shift, deviation: float, sent) -> float:
 
 def line(happened, data: str, *, flip: float = inf, **settings_of) -> float:
     both = (LabelFlipped(epsilon=flip), *happened)
-    return Ledger((both,), delta=DELTA, **settings_of).line(data, "other servers").epsilon
+    return Ledger((both,), delta=DELTA, **settings_of).row(data, "other servers").epsilon
 
 
 def gaussian(mu: float) -> float:
@@ -130,7 +130,7 @@ def test_never_above_what_either_noise_says_alone_and_less_with_more_noise(
     def spent(plan, data):
         noised, *sent = plan.events(place)
         happened = (place.flip(), replace(noised, bound=FAR * noised.stddev), *sent)
-        return Ledger((happened,), classes=classes).line(data, "other servers").epsilon
+        return Ledger((happened,), classes=classes).row(data, "other servers").epsilon
 
     for data in ("label", "features"):
         near = 1e-3 if data == "features" else 1e-7  # tables of the coin have steps
@@ -159,7 +159,7 @@ def test_the_rest_of_a_record_is_that_of_g_alone(classes, epsilon):
     sent = [e.stddev for e in plan.events(place) if isinstance(e, IterateReleased)]
     known = gaussian(moved * sqrt(sum(s**-2 for s in sent)))
     happened = (place.flip(), *plan.events(place))
-    found = Ledger((happened,), delta=DELTA, classes=classes).line("features", "other servers")
+    found = Ledger((happened,), delta=DELTA, classes=classes).row("features", "other servers")
     assert found.epsilon == pytest.approx(known, rel=1e-4)
     assert found.reason == "label part counted once, the rest in every round"
 
@@ -317,15 +317,15 @@ def test_a_servers_line_is_its_worst_persons(menu, classes, method, noise):
             if method == "rounds":
                 exact = replace(plan, tolerance=plan.tolerance_for(place))
             alone = Ledger(((own.flip(), *exact.events(own)),), delta=DELTA, classes=classes)
-            each.append(alone.line(data, "other servers").epsilon)
-        found = whole.line(data, "other servers").epsilon
+            each.append(alone.row(data, "other servers").epsilon)
+        found = whole.row(data, "other servers").epsilon
         assume(found < 1e4)
         if classes == 2 or data == "label":
             assert found == pytest.approx(max(each), rel=2e-3, abs=1e-7)
         else:  # of a record, parts of K classes add up to a little more than all at once
             assert max(each) <= found * (1 + 1e-4) and found <= 1.2 * max(each)
         conservative = Ledger((extremes,), delta=DELTA, classes=classes)
-        assert found <= conservative.line(data, "other servers").epsilon * (1 + 1e-7)
+        assert found <= conservative.row(data, "other servers").epsilon * (1 + 1e-7)
 
 
 def test_the_loudest_and_the_least_private_are_two_people():
@@ -335,6 +335,6 @@ def test_the_loudest_and_the_least_private_are_two_people():
     happened = (place.flip(), *plan.events(place))
     unknown = (replace(happened[0], epsilons=()), *happened[1:])
     by_people, by_extremes = (
-        Ledger((each,)).line("label", "other servers").epsilon for each in (happened, unknown)
+        Ledger((each,)).row("label", "other servers").epsilon for each in (happened, unknown)
     )
     assert by_people < 0.4 * by_extremes

@@ -80,7 +80,7 @@ def test_the_features_are_protected_too(capsys: pytest.CaptureFixture[str]) -> N
     code, out, _ = run(capsys, "demo", "--json")
     found = json.loads(out)
     spent = {
-        (line["data"], line["adversary"]): line["epsilon"] for line in found["privacy"]["lines"]
+        (line["data"], line["adversary"]): line["epsilon"] for line in found["privacy"]["rows"]
     }
     assert code == 0
     assert spent["label", "own server"] == 1.0
@@ -152,7 +152,7 @@ def test_refuses_in_one_sentence(arguments: list[str], capsys: pytest.CaptureFix
 
 def test_without_any_label_privacy(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "demo", "--epsilon", "inf", "--rounds", "5", "--json")
-    assert code == 0 and json.loads(out)["privacy"]["lines"][0]["epsilon"] == "inf"
+    assert code == 0 and json.loads(out)["privacy"]["rows"][0]["epsilon"] == "inf"
 
 
 def test_draws_a_bar_on_a_terminal_and_honours_no_color() -> None:

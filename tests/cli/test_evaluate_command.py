@@ -68,7 +68,7 @@ def test_with_noise_it_says_what_that_tells_and_of_whom(trained, capsys):
     assert found["accuracy"]["low"] <= found["accuracy"]["value"] <= found["accuracy"]["high"]
     line = next(
         each
-        for each in found["privacy"]["lines"]
+        for each in found["privacy"]["rows"]
         if (each["data"], each["adversary"]) == ("features", "other servers")
     )
     assert line["epsilon"] == pytest.approx(0.5, rel=1e-3)

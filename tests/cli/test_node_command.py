@@ -99,7 +99,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     spend(site)
     assert said in " ".join(run(capsys, "node", "status", kit)[1].split())
     status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
-    first = status["datasets"][0]["privacy"]["lines"][0]
+    first = status["datasets"][0]["privacy"]["rows"][0]
     own = "inf" if by == "operator" else 2.0
     assert (first["data"], first["adversary"], first["epsilon"]) == ("label", "own server", own)
 
@@ -109,7 +109,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     assert "labels randomised on people's devices;" not in page
     model = load_model("made/model.json")
     assert model.provenance["labels_randomised_by"] == [by, "elsewhere"]
-    line = model.privacy["lines"][0]
+    line = model.privacy["rows"][0]
     assert (line["data"], line["adversary"], line["epsilon"]) == ("label", "own server", own)
     assert line["reason"] in page
     assert ("had the true label" in line["reason"]) == (by == "operator")

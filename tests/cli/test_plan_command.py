@@ -83,9 +83,7 @@ def test_json_holds_the_plan_within_the_budget_and_the_ledger(
     assert all(row["spent"] <= row["allowed"] for row in found["budget"])
     assert [row["allowed"] for row in found["budget"]] == [1.0, 0.3]
     TrainingPlan.from_dict(found["plan"])
-    spent = {
-        (line["data"], line["adversary"]): line["epsilon"] for line in found["ledger"]["lines"]
-    }
+    spent = {(line["data"], line["adversary"]): line["epsilon"] for line in found["ledger"]["rows"]}
     assert spent["features", "other servers"] == pytest.approx(found["budget"][0]["spent"])
     worth = {name: each["accuracy"]["middle"] for name, each in found["candidates"].items()}
     assert found["pays"] == (worth[found["method"]] > max(worth["alone"], worth["majority"]))
@@ -139,7 +137,7 @@ def test_train_keeps_to_the_plan_its_links_and_its_budget(
     assert code == 0, err
     lines = {
         (line["data"], line["adversary"]): line["epsilon"]
-        for line in load_model("model.json").privacy["lines"]
+        for line in load_model("model.json").privacy["rows"]
     }
     assert 0.5 < lines["features", "other servers"] <= 1.0
     if method == "rounds":
@@ -244,10 +242,10 @@ def test_a_study_says_what_is_planned_for(capsys: pytest.CaptureFixture[str], fo
     file.write_text(plain(study))
     found = outcome(capsys, "plan", str(file), "--records", "400")
     assert found["method"] == "sums" and len(found["links"]) == 2
-    settled = Study.from_text(file.read_text() + "\n" + found["lines"])
+    settled = Study.from_text(file.read_text() + "\n" + found["rows"])
     assert settled.plan == TrainingPlan.from_dict(found["plan"])
     assert "'status' (suggested epsilon 0.5)" in found["reasons"][-1]
-    assert {line["data"] for line in found["ledger"]["lines"]} >= {"label", "features"}
+    assert {line["data"] for line in found["ledger"]["rows"]} >= {"label", "features"}
     code, out, _ = run(capsys, "plan", str(file), "--records", "400")
     assert code == 0 and "label epsilon 0.4 to 2." in out and "of the answer: status" in out
     assert "settle it:" in out and "[plan]" in out

@@ -66,7 +66,7 @@ def ledger(rounds: int = 60, **plan: float) -> Ledger:
 
 def test_settings_say_what_the_ledger_says(capsys: pytest.CaptureFixture[str]) -> None:
     answer = told(capsys, *SETTINGS)
-    for line, expected in zip(answer["lines"], ledger().lines(), strict=True):
+    for line, expected in zip(answer["rows"], ledger().rows(), strict=True):
         assert (line["data"], line["adversary"], line["certainty"]) == (
             expected.data,
             expected.adversary,
@@ -152,14 +152,14 @@ def test_a_model_says_what_it_has_spent(capsys: pytest.CaptureFixture[str], tmp_
     path = tmp_path / "model.json"
     fitted.model_.save(path)
     answer = told(capsys, str(path))
-    assert [float(line["epsilon"]) for line in answer["lines"]] == [
-        line.epsilon for line in fitted.privacy_.lines()
+    assert [float(line["epsilon"]) for line in answer["rows"]] == [
+        line.epsilon for line in fitted.privacy_.rows()
     ]
     assert answer["source"] == "simulated"
     code, out, err = run(capsys, str(path))
     assert (code, err) == (0, "") and "73.1%" in out and "simulated" in out
     assert "--rounds must be left out" in refused(capsys, str(path), "--rounds", "3")
-    path.write_text(path.read_text().replace('"lines"', '"rows"'))
+    path.write_text(path.read_text().replace('"rows"', '"lines"'))
     assert "does not say what its training spent" in refused(capsys, str(path))
 
 
@@ -184,7 +184,7 @@ def test_a_masked_plan_has_lines_for_one_half_its_own_and_all(
     words = flat(out)
     assert (code, err) == (0, "") and "round by round" not in words
     for k, who in ((1, "any 1 other server"), (4, "any 4"), (6, "any 6"), (9, "all 9")):
-        spent = numbers.epsilon(book.line("features", "other servers", colluding=k).epsilon)
+        spent = numbers.epsilon(book.row("features", "other servers", colluding=k).epsilon)
         assert re.search(rf"{who}[^%]*%[^%]*% {re.escape(spent)}", words), (who, spent)
         if k < 9:
             assert f"with the device's coin, hidden in the total of {10 - k} servers" in words
@@ -223,7 +223,7 @@ def test_a_model_of_rounds_says_why_and_has_no_coalitions(
     fitted.model_.save(path)
     words = flat(run(capsys, str(path))[1])
     assert "any 1 other" not in words and "stream cipher" not in words
-    assert all(line.reason in words for line in fitted.privacy_.lines())
+    assert all(line.reason in words for line in fitted.privacy_.rows())
 
 
 @pytest.mark.parametrize(
@@ -259,4 +259,4 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_certainty_of_infinity() -> None:
-    assert ledger(noise_scale=0.0).line("features", "other servers").epsilon == inf
+    assert ledger(noise_scale=0.0).row("features", "other servers").epsilon == inf

@@ -152,7 +152,7 @@ def test_of_the_estimator(
     assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
     for name, told in one.history_.to_dict().items():
         np.testing.assert_array_equal(told, other.history_.to_dict()[name])
-    assert one.privacy_.lines() == other.privacy_.lines() and one.leaks_ == other.leaks_ == []
+    assert one.privacy_.rows() == other.privacy_.rows() and one.leaks_ == other.leaks_ == []
 
 
 @pytest.mark.parametrize("seed", [3, None], ids=["simulated", "secure"])

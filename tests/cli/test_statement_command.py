@@ -33,7 +33,7 @@ def test_one_form_alone(capsys, tmp_path, form, name):
     assert code == 0 and [path.name for path in tmp_path.iterdir()] == [name]
     assert told["files"] == {form: str(tmp_path / name)}
     assert told["protects_nobody"] is True and told["verified"] is False
-    assert len(told["lines"]) == 6 and told["missing"]
+    assert len(told["rows"]) == 6 and told["missing"]
     basic = told["registry"]["deployment"]["basic"]
     assert basic["publication_date"] == "2026-07-01"
 

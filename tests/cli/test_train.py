@@ -249,7 +249,7 @@ def test_the_defaults_protect_features_and_say_what_they_cannot_do(
     assert found["doubts"][0] in " ".join(out.split())
     spent = next(
         line["epsilon"]
-        for line in found["privacy"]["lines"]
+        for line in found["privacy"]["rows"]
         if (line["data"], line["adversary"]) == ("features", "other servers")
     )
     assert 0.9 < spent <= 1.0
@@ -328,7 +328,7 @@ def test_every_person_their_own_epsilon_and_every_record_its_own_server(
     found = outcome(capsys, *GOOD[:4], *DECLARED, *chosen, *FAST, "--test-fraction", "0.2")
     assert [server["name"] for server in found["servers"]] == ["alice", "bob", "carol"]
     assert sum(server["records"] for server in found["servers"]) == found["records"] == 320
-    assert found["privacy"]["lines"][0]["epsilon"] == 2.0  # the least protected person
+    assert found["privacy"]["rows"][0]["epsilon"] == 2.0  # the least protected person
     assert 0 <= found["accuracy"] <= 1 and found["test_records"] == 80
     assert found["label"] == "diagnosis" and found["files"] == {
         "report": "report.html",

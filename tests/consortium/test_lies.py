@@ -72,7 +72,7 @@ def test_an_epsilon_that_is_not_on_the_menu_is_noticed(ended, tmp_path):
 def test_an_overspent_budget_is_noticed(ended, share, kept):
     """A plan may meet it to the last digit, which machines compute differently."""
     result = assemble(ended.study, ended.contract, ended.tell())
-    spent = result.outcome.ledger.line("features", "other servers").epsilon
+    spent = result.outcome.ledger.row("features", "other servers").epsilon
     tight = replace(ended.study.budget, features_epsilon=share * spent)
     problems = replace(result, study=replace(ended.study, budget=tight)).problems
     assert [problem.kind for problem in problems] == ([] if kept else ["budget"])
@@ -104,10 +104,10 @@ def again(request, tmp_path):
 def test_earlier_jobs_count_and_cannot_be_left_out(again, tmp_path):
     result = again.write(tmp_path / "result")
     assert verified(tmp_path / "result").ok
-    spent = result.outcome.ledger.line("features", "other servers").epsilon
+    spent = result.outcome.ledger.row("features", "other servers").epsilon
     forgetful = tuple(replace(part, earlier=()) for part in result.outcome.parts)
     alone = replace(result.outcome, parts=forgetful)
-    assert spent > 1.1 * alone.ledger.line("features", "other servers").epsilon
+    assert spent > 1.1 * alone.ledger.row("features", "other servers").epsilon
     assert load_model(tmp_path / "result" / "model.json").provenance["earlier_releases"] == [2] * 4
     told = lied(again, tmp_path, bob={"earlier": []})
     assert "bob states a data set with 0 releases before this job" in told
@@ -144,7 +144,7 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
         assert verified(tmp_path / bob).ok
         model = load_model(tmp_path / bob / "model.json")
         assert model.provenance["labels_randomised_by"] == ["devices", bob, "devices", "devices"]
-        lines = {(line["data"], line["adversary"]): line for line in model.privacy["lines"]}
+        lines = {(line["data"], line["adversary"]): line for line in model.privacy["rows"]}
         assert lines["label", "own server"]["epsilon"] == epsilon
         assert lines["label", "other servers"]["epsilon"] < 1.0
         page = (tmp_path / bob / "report.html").read_text()

@@ -45,7 +45,7 @@ def test_only_journals_count_more_than_this_job(outcome):
 def test_earlier_jobs_that_a_journal_tells_are_in_the_ledger(outcome):
     first = outcome.parts[0]
     more = replace(outcome, parts=(replace(first, earlier=first.events), *outcome.parts[1:]))
-    spent = [each.ledger.line("features", "other servers", 0).epsilon for each in (outcome, more)]
+    spent = [each.ledger.row("features", "other servers", 0).epsilon for each in (outcome, more)]
     assert spent[1] > spent[0]
     sent = [event for event in more.ledger.events[0] if isinstance(event, IterateReleased)]
     assert len(sent) == 2 * outcome.contract.plan.rounds
@@ -55,9 +55,9 @@ def test_earlier_jobs_that_a_journal_tells_are_in_the_ledger(outcome):
 def test_a_server_that_may_have_had_the_labels_is_no_protection_against_itself(outcome, by):
     parts = (*outcome.parts[:2], replace(outcome.parts[2], randomised_by=by), outcome.parts[3])
     ledger = replace(outcome, parts=parts).ledger
-    assert ledger.line("label", "own server").epsilon == np.inf
-    assert [ledger.line("label", "own server", i).epsilon for i in (0, 1, 3)] == [EPSILON] * 3
-    assert ledger.line("label", "other servers") == outcome.ledger.line("label", "other servers")
+    assert ledger.row("label", "own server").epsilon == np.inf
+    assert [ledger.row("label", "own server", i).epsilon for i in (0, 1, 3)] == [EPSILON] * 3
+    assert ledger.row("label", "other servers") == outcome.ledger.row("label", "other servers")
 
 
 def test_of_the_noise_its_deviation_is_told(outcome):

@@ -112,7 +112,7 @@ def test_last_digits_of_another_machine_need_leave(result, change):
         lambda values: values.update(norm_bound=1.0000001),
         lambda values: values.update(local="alice"),
         lambda values: values["provenance"].update(job="job-2"),
-        lambda values: values["privacy"]["lines"][0].update(epsilon=0.1),
+        lambda values: values["privacy"]["rows"][0].update(epsilon=0.1),
         lambda values: values["coefficients"][0].append(0.0),
         lambda values: values["coefficients"][0].__setitem__(0, None),
         lambda values: values.update(expected={**values["expected"], "confidence": 0.999}),
@@ -244,4 +244,4 @@ def test_sums_of_an_earlier_job_count_from_the_first_round_on(tmp_path):
 
 
 def others(ledger):
-    return [line for line in ledger.lines() if line.adversary == "other servers"][1:]
+    return [line for line in ledger.rows() if line.adversary == "other servers"][1:]

@@ -28,7 +28,7 @@ def test_members_add_up_with_what_each_has_spent(ended, tmp_path):
     ]
     found = verify_evaluations(ended.folder / "result", files)
     assert found.evaluation.records == 200
-    once, twice = (found.line(each).epsilon for each in found.parts)
+    once, twice = (found.row(each).epsilon for each in found.parts)
     # The ledger's ε is the Gaussian profile's at the study's δ.
     for epsilon, stddevs in ((once, [8.0]), (twice, [8.0, 16.0])):
         mu = sqrt(sum(2 / each**2 for each in stddevs))

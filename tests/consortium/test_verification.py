@@ -42,8 +42,8 @@ def test_the_model_is_the_average_of_the_last_releases(ended):
 def test_certainties_are_told_in_digits_that_machines_agree_on(ended):
     """Rounded up, so that nobody is promised more."""
     model = load_model(ended.folder / "result" / "model.json")
-    exact = assemble(ended.study, ended.contract, ended.tell()).outcome.ledger.lines()
-    for told, line in zip(model.privacy["lines"], exact, strict=True):
+    exact = assemble(ended.study, ended.contract, ended.tell()).outcome.ledger.rows()
+    for told, line in zip(model.privacy["rows"], exact, strict=True):
         assert line.certainty <= told["certainty"] <= min(1.0, line.certainty + 1e-9)
         assert told["certainty"] == round(told["certainty"], 9)
 

@@ -184,7 +184,7 @@ def test_what_is_charged_is_the_sum_where_the_people_are_the_same():
     assert found.source == "secure" and found.records == 300
     alone, both = (privacy_charge(trained, found, same_people=same) for same in (False, True))
     assert (alone["counted"], both["counted"]) == (OTHERS, SAME)
-    training = {(line.data, line.adversary): line for line in trained.lines()}
+    training = {(line.data, line.adversary): line for line in trained.ledger_rows()}
     for one, two in zip(read_ledger_rows(alone), read_ledger_rows(both), strict=True):
         before = training[one.data, one.adversary]
         if one.adversary == "other servers":
@@ -194,7 +194,7 @@ def test_what_is_charged_is_the_sum_where_the_people_are_the_same():
             assert max(one.certainty, before.certainty) <= two.certainty <= 1
         else:
             assert one.epsilon == two.epsilon == np.inf
-    assert found.ledger(1e-6).to_dict()["lines"][1]["epsilon"] == alone["lines"][1]["epsilon"]
+    assert found.ledger(1e-6).to_dict()["rows"][1]["epsilon"] == alone["rows"][1]["epsilon"]
 
 
 @pytest.mark.parametrize("trained", [0.2, 1.0, 3.0, 40.0])
@@ -235,5 +235,5 @@ def test_members_counts_add_up_with_their_noise():
 
 def test_two_private_evaluations_spend_more_than_one():
     event = Counting.within(0.5, 1e-6, classes=2).event
-    one, two = (Ledger(((event,) * n,)).line("label", "other servers").epsilon for n in (1, 2))
+    one, two = (Ledger(((event,) * n,)).row("label", "other servers").epsilon for n in (1, 2))
     assert one < two < 2 * one

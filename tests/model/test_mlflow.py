@@ -48,7 +48,7 @@ def test_what_was_agreed_and_spent_is_logged_and_the_model_predicts(mlflow, fitt
     assert mlflow.active_run() is None
     run = mlflow.get_run(info.run_id)
     assert run.data.params["plan/method"] == "sums" and run.data.params["features"] == "20"
-    for line in ours.lines():
+    for line in ours.ledger_rows():
         few = "" if line.colluding is None else f"{line.colluding} "
         who = f"{line.data}/{few}{line.adversary}"
         if np.isinf(line.epsilon):
@@ -58,7 +58,7 @@ def test_what_was_agreed_and_spent_is_logged_and_the_model_predicts(mlflow, fitt
         assert run.data.metrics[f"certainty/{who}"] == line.certainty
     told = {name for name in run.data.metrics if name.startswith("epsilon/")}
     told |= {name for name in run.data.tags if name.startswith("epsilon/")}
-    assert len(told) == len(ours.lines())
+    assert len(told) == len(ours.ledger_rows())
     assert run.data.metrics["expected/accuracy"] == ours.expected.accuracy.middle
     assert run.data.metrics["accuracy"] == 0.9
     assert run.data.tags["noise_source"] == "simulated" and run.data.tags["leaks"] == "none"
@@ -74,7 +74,7 @@ def test_a_table_s_model_takes_a_dataframe_and_joins_the_run_that_is_active(mlfl
     with pytest.raises(DataError, match="no ledger"):
         log_model(ours)
     spent = {"data": "label", "adversary": "other servers", "reason": "", "delta": 0.0}
-    object.__setattr__(ours, "privacy", {"lines": [spent | {"epsilon": 1.0, "certainty": 0.7}]})
+    object.__setattr__(ours, "privacy", {"rows": [spent | {"epsilon": 1.0, "certainty": 0.7}]})
     with mlflow.start_run() as run:
         info = log_model(ours)
         assert mlflow.active_run().info.run_id == run.info.run_id == info.run_id

@@ -64,8 +64,10 @@ def test_the_file_says_what_was_spent_and_where_it_comes_from(tmp_path):
     said = running(data).get_modelmeta().custom_metadata_map
     for name in ("plan", "privacy", "provenance"):
         assert json.loads(said[f"pdml.{name}"]) == json.loads(ours.to_bytes())[name]
-    lines = json.loads(said["pdml.privacy"])["lines"]
-    assert [float(line["epsilon"]) for line in lines] == [line.epsilon for line in ours.lines()]
+    lines = json.loads(said["pdml.privacy"])["rows"]
+    assert [float(line["epsilon"]) for line in lines] == [
+        line.epsilon for line in ours.ledger_rows()
+    ]
 
 
 def test_a_local_model_stays_with_its_owner(tmp_path):

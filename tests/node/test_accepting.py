@@ -132,7 +132,7 @@ def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(f
         (account,) = federation.status("alice")["datasets"]
         spent = {
             line["data"]: line["epsilon"]
-            for line in account["privacy"]["lines"]
+            for line in account["privacy"]["rows"]
             if line["adversary"] == "other servers"
         }
         assert {each["data"]: each["epsilon_after"] for each in told["costs"]} == spent

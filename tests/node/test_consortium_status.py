@@ -48,7 +48,7 @@ def test_the_last_word_on_a_data_set_counts_and_includes_what_was_before(made, s
         (found,) = latest_statements(made.study, order)
         assert (found.job, found.releases) == ("job-2", 2 * SHORT.rounds)
         once = latest_statements(made.study, [first])[0]
-        spent = [each.ledger.line("features", "other servers").epsilon for each in (once, found)]
+        spent = [each.ledger.row("features", "other servers").epsilon for each in (once, found)]
         assert spent[1] > spent[0]
     other = msgspec.structs.replace(first, dataset="ab" * 32)
     assert (

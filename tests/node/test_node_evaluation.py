@@ -53,22 +53,22 @@ def test_counts_are_debited_once_and_given_again_not_drawn_again(tmp_path: Path)
     home = join(tmp_path)
     first, again = evaluated(home), evaluated(home)
     assert first.signed == again.signed and first.evaluation.source == "secure"
-    line = first.ledger.line("features", "other servers")
+    line = first.ledger.row("features", "other servers")
     assert line.epsilon == pytest.approx(1.0, rel=1e-3)
-    assert first.ledger.line("label", "own server").epsilon == np.inf
+    assert first.ledger.row("label", "own server").epsilon == np.inf
     with closing(home.committed()) as journal:
         (job,) = journal.jobs()
         assert (job.job, job.round, len(journal.spent(job.dataset))) == ("checked", 1, 1)
     other = evaluated(home, job="again")
     assert other.signed.counts != first.signed.counts
-    assert other.ledger.line("features", "other servers").epsilon > 1.3, "two releases"
+    assert other.ledger.row("features", "other servers").epsilon > 1.3, "two releases"
     (account,) = [each for each in read_status(home).datasets if each.releases]
     assert account.releases == 2
     shuffled = people()
     order = np.random.default_rng(0).permutation(150)
     table = type(shuffled)(columns={n: c[order] for n, c in shuffled.columns.items()})
     third = evaluated(home, job="shuffled", table=table)
-    assert third.ledger.line("features", "other servers").epsilon > 1.6, "the same records"
+    assert third.ledger.row("features", "other servers").epsilon > 1.6, "the same records"
 
 
 @pytest.fixture

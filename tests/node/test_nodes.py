@@ -526,7 +526,7 @@ def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
     )
     spent = next(
         line.epsilon
-        for line in once.lines()
+        for line in once.rows()
         if (line.adversary, line.data) == ("other servers", "features")
     )
     study = replace(study, budget=Budget(features_epsilon=1.1 * spent))

@@ -81,7 +81,7 @@ def test_the_cost_is_the_ledgers_after_the_job(alice):
     """The row with the job in it is the row that the ledger has when the job was done."""
     cost = row(read_terms(alice, offered(alice)))
     assert cost.before.epsilon == 0 and cost.limit == 20
-    alone = spend(alice, "first").line("features", "other servers")
+    alone = spend(alice, "first").row("features", "other servers")
     assert (cost.after.epsilon, cost.after.delta) == (alone.epsilon, 1e-6)
     second = row(read_terms(alice, offered(alice, job="second")))
     assert second.before.epsilon == alone.epsilon < second.after.epsilon

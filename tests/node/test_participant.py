@@ -169,7 +169,7 @@ def test_the_noise_that_leaves_a_node_is_its_own_and_of_that_round(tmp_path, cha
 def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
     free = Consortium(tmp_path)
     free.run()
-    spent = free.party("alice").ledger.line("features", "other servers").epsilon
+    spent = free.party("alice").ledger.row("features", "other servers").epsilon
     for name in NAMES:
         free.party(name).finish()
     free.close()
@@ -186,7 +186,7 @@ def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
     more = Consortium(tmp_path, job="job-2")
     more.run()
     assert (
-        more.party("alice").ledger.line("features", "other servers").epsilon > 1.3 * spent
+        more.party("alice").ledger.row("features", "other servers").epsilon > 1.3 * spent
     )  # √2 in μ
     more.close()
 
@@ -196,7 +196,7 @@ def test_the_objective_noise_of_earlier_jobs_is_spent_too(tmp_path):
     plan = replace(PLAN, noise_scale=0.0, objective_bound=20.0, rounds=2)
     first = Consortium(tmp_path, plan=plan)
     first.run()
-    spent = first.party("alice").ledger.line("label", "other servers").epsilon
+    spent = first.party("alice").ledger.row("label", "other servers").epsilon
     assert 0 < spent < EPSILON / 2  # so that it is η, and not the flip, that bounds it
     for name in NAMES:
         first.party(name).finish()
@@ -212,7 +212,7 @@ def test_the_objective_noise_of_earlier_jobs_is_spent_too(tmp_path):
     fresh.close()
     more = Consortium(tmp_path, plan=plan, job="job-2")
     more.run()
-    both = more.party("alice").ledger.line("label", "other servers").epsilon
+    both = more.party("alice").ledger.row("label", "other servers").epsilon
     assert both > 1.2 * spent
     more.close()
 

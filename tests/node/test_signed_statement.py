@@ -105,8 +105,8 @@ def test_earlier_jobs_are_told_with_what_they_spent(tmp_path):
     told = Ledger(((*said.spent_before, *said.spent),))
     spent = Ledger((second.journals["alice"].spent("data of alice"),))
     for data in ("label", "features"):
-        line = told.line(data, "other servers").epsilon
-        assert line == pytest.approx(spent.line(data, "other servers").epsilon, rel=1e-8)
+        line = told.row(data, "other servers").epsilon
+        assert line == pytest.approx(spent.row(data, "other servers").epsilon, rel=1e-8)
     second.close()
 
 

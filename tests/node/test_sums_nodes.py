@@ -92,8 +92,8 @@ def test_every_member_sees_what_each_has_released_and_has_left(federation):
         assert each.releases <= own.releases and each.releases >= 1
         assert each.records == read_status(federation.homes[name]).records
         if each.releases == own.releases:
-            spent = own.ledger.line("features", "other servers").epsilon
-            assert each.ledger.line("features", "other servers").epsilon == spent
+            spent = own.ledger.row("features", "other servers").epsilon
+            assert each.ledger.row("features", "other servers").epsilon == spent
             assert each.next_job == own.next_job
 
 

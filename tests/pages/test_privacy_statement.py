@@ -220,8 +220,8 @@ def test_the_number_of_servers_changes_it():
 def test_the_number_of_trainings_changes_it():
     once, twice = statement(BASE), statement(BASE, trainings=2)
     assert changed(once, twice) == FIGURES | {TOGETHER}
-    assert once.facts.line("features", "other servers").epsilon < (
-        twice.facts.line("features", "other servers").epsilon
+    assert once.facts.row("features", "other servers").epsilon < (
+        twice.facts.row("features", "other servers").epsilon
     )
     allowed = once.facts.allowed
     assert 2 < allowed < 32 and f"the budget allows {allowed} such trainings" in once.markdown
@@ -323,13 +323,13 @@ def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
     """A line of one answer, of all together, and of a coalition; a file without them is none."""
     study, path = trained["randomised"]
     before, model = statement(study, path), load_model(path)
-    assert set(before.facts.lines) == set(model.lines())
-    assert len(before.facts.lines) == 5 * 3 and len(before.facts.coalitions) == 5 * 3
+    assert set(before.facts.rows) == set(model.ledger_rows())
+    assert len(before.facts.rows) == 5 * 3 and len(before.facts.coalitions) == 5 * 3
     for data, where in (
         ("answer: status", {MUCH, RISKS}),  # that of all others has a table of its own, below
         ("label and randomised answers", {SHORT, MUCH, RISKS}),
     ):
-        rows = [(line.data, line.adversary) for line in model.lines()]
+        rows = [(line.data, line.adversary) for line in model.ledger_rows()]
         k = rows.index((data, "other servers"))
         change = {f"privacy__lines__{k}__epsilon": 0.6543}
         after = statement(study, altered(path, tmp_path / "m.json", **change))
@@ -343,8 +343,8 @@ def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
     )
     other = altered(path, tmp_path / "m.json", **{f"privacy__coalitions__{half}__epsilon": 0.6543})
     assert changed(before, statement(study, other)) == {TRUST}
-    lines = json.loads(path.read_text())["privacy"]["lines"]
-    fewer = altered(path, tmp_path / "m.json", privacy__lines=lines[:6])
+    lines = json.loads(path.read_text())["privacy"]["rows"]
+    fewer = altered(path, tmp_path / "m.json", privacy__rows=lines[:6])
     with pytest.raises(DataError, match=r"a ledger of 15 lines.*answer: status"):
         statement(study, fewer)
 
@@ -380,8 +380,8 @@ def test_a_plan_and_its_training_say_the_same(trained):
     spent = statement(study, path).facts
     same = replace(study, min_records=60)
     plan = statement(replace(same, budget=Budget(features_epsilon=1e6))).facts
-    for line in spent.lines:
-        assert plan.line(line.data, line.adversary).epsilon == pytest.approx(line.epsilon)
+    for line in spent.rows:
+        assert plan.row(line.data, line.adversary).epsilon == pytest.approx(line.epsilon)
 
 
 def test_a_run_with_simulated_noise_protects_nobody_and_says_so(trained):
@@ -396,7 +396,7 @@ def test_a_run_with_simulated_noise_protects_nobody_and_says_so(trained):
         study, path = trained[name]
         real = statement(study, path)
         assert "protects nobody" not in real.markdown and not real.document.warning
-        line = real.facts.line("features", "other servers")
+        line = real.facts.row("features", "other servers")
         loss = real.registry["deployment"]["privacy_loss"]
         assert loss["privacy_parameters"] == {"epsilon": line.epsilon, "delta": line.delta}
 
@@ -548,8 +548,8 @@ def test_rows_of_risks_do_not_take_a_budget_against_one_for_one_against_all():
             assert "against all of them together: no limit" in one[others]
             assert "| ε of at most 2" in all_[others]
         else:  # by the ledger, against all others whatever the budget assumes
-            few = told.facts.line("features", "other servers", 1)
-            line = told.facts.line("features", "other servers")
+            few = told.facts.row("features", "other servers", 1)
+            line = told.facts.row("features", "other servers")
             assert few.epsilon < line.epsilon
             assert f"against any one of them: ε = {numbers.epsilon(few.epsilon)}" in one[others]
             together = f"against all of them together: ε = {numbers.epsilon(line.epsilon)}"
@@ -576,7 +576,7 @@ def test_no_row_contradicts_another(base, colluding, plan):
     assert len({card.name for card in cards}) == len(cards)
 
     def figure(data, k):
-        line = facts.line(data, "other servers", k)
+        line = facts.row(data, "other servers", k)
         return (line.epsilon if line else (facts.ceiling(data, k) or (math.inf,))[0]) * (1 - 1e-9)
 
     for k in dict.fromkeys((colluding, None)):
@@ -769,10 +769,10 @@ def test_the_entry_says_what_the_budget_allows_or_the_ledger_has_spent():
         return statement(study).registry["deployment"]["privacy_loss"].get("privacy_parameters")
 
     assert parameters(BASE) == {"epsilon": 3.0, "delta": 1e-5}
-    line = statement(planned(budget=None)).facts.line("features", "other servers")
+    line = statement(planned(budget=None)).facts.row("features", "other servers")
     assert parameters(planned(budget=None)) == {"epsilon": line.epsilon, "delta": line.delta}
     # a budget against one other server says nothing of all of them: the plan does
-    against_all = statement(limits(colluding=1)).facts.line("features", "other servers")
+    against_all = statement(limits(colluding=1)).facts.row("features", "other servers")
     assert parameters(limits(colluding=1))["epsilon"] == against_all.epsilon
     assert parameters(planned(None, budget=None)) is None
 

@@ -340,7 +340,7 @@ def spends_what_was_planned(found: Proposal, graph: Graph, budget: Budget) -> No
     fitted.fit(x[:, :4], y)
     fitted.privacy_.check(budget)
     for row, data in zip(found.rows, ("features", "label"), strict=True):
-        assert fitted.privacy_.line(data, "other servers").epsilon == pytest.approx(row.spent)
+        assert fitted.privacy_.row(data, "other servers").epsilon == pytest.approx(row.spent)
 
 
 def test_the_estimator_spends_what_was_planned() -> None:

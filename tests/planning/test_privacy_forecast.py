@@ -22,7 +22,7 @@ def planned(**changes: object) -> PrivacyForecast:
 
 def test_the_ledger_is_that_of_the_events() -> None:
     events = (PLACE.flip(), *PLAN.events(PLACE))
-    assert planned().ledger.lines() == Ledger((events,)).lines()
+    assert planned().ledger.rows() == Ledger((events,)).rows()
     features, labels = zip(*planned().spent, strict=True)
     assert list(features) == Ledger((events,)).epsilons("features")
     assert list(labels) == Ledger((events,)).epsilons("label")
@@ -39,7 +39,7 @@ def test_whoever_chose_the_smallest_epsilon_costs_the_others() -> None:
 
 
 def test_the_last_safe_round_is_the_last_within_the_budget() -> None:
-    limit = planned().ledger.up_to(12).line("features", "other servers").epsilon
+    limit = planned().ledger.up_to(12).row("features", "other servers").epsilon
     bounded = planned(budget=Budget(features_epsilon=limit))
     assert bounded.last_safe_round == 12 and not bounded.within
     assert bounded.to_dict()["budget"]["last_safe_round"] == 12

@@ -67,12 +67,12 @@ def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
     """The planned ledger of a smallest and a largest ε is at least that of any menu between."""
     wide = replace(SIZES, epsilon=4.0, smallest_epsilon=0.5)
     for plan in (TrainingPlan(rounds=5), TrainingPlan(method="sums")):
-        planned = ledger(plan, wide, GRAPH).line("features", "other servers").epsilon
+        planned = ledger(plan, wide, GRAPH).row("features", "other servers").epsilon
         for menu in ((0.5, 4.0), (0.5, 1.0, 4.0), (0.5, 2.0, 3.0, 4.0)):
             place = replace(wide.server_spec(2, GRAPH), epsilons=menu)
             events = ((place.flip(), *plan.events(place)),)
             known = replace(ledger(plan, wide, GRAPH), events=events)
-            assert known.line("features", "other servers").epsilon <= planned * (1 + 1e-9)
+            assert known.row("features", "other servers").epsilon <= planned * (1 + 1e-9)
 
 
 def test_folds_of_one_data_set_are_rehearsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,10 +128,10 @@ def test_the_ledger_of_a_curve_is_that_of_its_plan() -> None:
         for v in (0.2, 0.4)
     )
     assert (
-        loud.line("features", "other servers").epsilon
-        < quiet.line("features", "other servers").epsilon
+        loud.row("features", "other servers").epsilon
+        < quiet.row("features", "other servers").epsilon
     )
-    assert quiet.line("label", "own server").epsilon == curves.EPSILON
+    assert quiet.row("label", "own server").epsilon == curves.EPSILON
 
 
 # The checks themselves: curves that do not do what the paper says are not waved through.

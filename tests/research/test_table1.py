@@ -174,7 +174,7 @@ def test_what_a_column_proves() -> None:
         assert privacy.label_receiving_server == column.epsilon
         assert privacy.label_others <= column.epsilon
         assert privacy.label_others == max(
-            ledger(plan, sizes, joined).line("label", "other servers", i).epsilon
+            ledger(plan, sizes, joined).row("label", "other servers", i).epsilon
             for i in range(joined.n)
         )
         if column.bound == 0:

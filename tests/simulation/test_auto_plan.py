@@ -33,7 +33,7 @@ def fitted(x, y, epsilons=None, **settings):
 
 
 def spent(model, colluding=None):
-    return model.privacy_.line("features", "other servers", colluding=colluding).epsilon
+    return model.privacy_.row("features", "other servers", colluding=colluding).epsilon
 
 
 def test_a_plan_spends_what_was_asked_for_and_no_more():

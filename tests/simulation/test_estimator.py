@@ -158,7 +158,7 @@ def test_everybody_may_choose_their_own_epsilon(data):
     epsilons = np.where(np.arange(len(y)) % 2 == 0, 0.5, np.inf)
     model = PDMLClassifier(random_state=0).fit(x, y, epsilons=epsilons)
     assert model.score(x, y) > 0.9
-    assert model.privacy_.line("label", "own server").epsilon == np.inf
+    assert model.privacy_.row("label", "own server").epsilon == np.inf
     with pytest.raises(InvalidInput, match="epsilon must be > 0, got -1 at record 3"):
         PDMLClassifier().fit(x, y, epsilons=[1.0, 1.0, -1.0] + [1.0] * (len(y) - 3))
 
@@ -255,7 +255,7 @@ def test_history_and_ledger_tell_the_same_story(data):
     assert history.risk[-1] < history.risk[0]
     assert (np.diff(history.spent) > 0).all()
     assert history.spent[-1] == pytest.approx(
-        model.privacy_.line("features", "other servers").epsilon, rel=1e-6
+        model.privacy_.row("features", "other servers").epsilon, rel=1e-6
     )
     assert model.privacy_.source == "simulated"
     assert model.model_.provenance["noise_source"] == "simulated"

@@ -133,7 +133,7 @@ def test_each_person_has_a_line_of_their_own(data):
     x, y = data
     epsilons = np.where(np.arange(len(y)) % 2, 0.5, 4.0)
     fitted = PDMLClassifier(plan=PLAN, random_state=0).fit(x, y, epsilons=epsilons)
-    lines = fitted.privacy_.user_lines()
+    lines = fitted.privacy_.person_rows()
     quiet, loud = epsilons == 0.5, epsilons == 4.0
     for found in (lines.label_other_servers, lines.features_other_servers):
         assert found[quiet].max() < found[loud].min()
@@ -177,7 +177,7 @@ def test_a_budget_stops_it_before_anything_is_released(data):
     calls = []
     settings = {"plan": TrainingPlan(method="sums", colluding=5), "on_round": calls.append}
     allowed = PDMLClassifier(plan=settings["plan"], random_state=0).fit(x, y).privacy_
-    spent = [allowed.line("features", "other servers", colluding=k).epsilon for k in (5, 9)]
+    spent = [allowed.row("features", "other servers", colluding=k).epsilon for k in (5, 9)]
     assert spent[0] < spent[1]
     between = sum(spent) / 2
     with pytest.raises(BudgetExceeded):

@@ -44,7 +44,7 @@ def classifier(**changes):
 
 
 def spent(ledger, data="features"):
-    return ledger.line(data, "other servers").epsilon
+    return ledger.row(data, "other servers").epsilon
 
 
 @pytest.mark.parametrize("plan", [SUMS, ROUNDS], ids=["sums", "rounds"])
@@ -60,7 +60,7 @@ def test_two_fits_are_two_releases_of_one_report(plan):
     for data in ("label", "features"):
         assert spent(both.ledger, data) == pytest.approx(spent(twice, data), rel=1e-6)
         assert spent(alone, data) < spent(both.ledger, data)
-    assert both.ledger.line("label", "own server").epsilon == 1.0  # one report, whatever is fitted
+    assert both.ledger.row("label", "own server").epsilon == 1.0  # one report, whatever is fitted
     for fitted in (first, second):
         assert spent(fitted.privacy_) == spent(both.ledger)
     assert len(both) == 2 and "2 fits of a session on 240 people" in str(both.ledger)
@@ -72,7 +72,7 @@ def test_everybody_is_counted_in_the_fits_they_were_in():
         last = classifier().fit(x, y)
         classifier().fit(x[:160], y[:160])
         classifier().fit(x[:80], y[:80])
-    lines = last.privacy_.user_lines().features_other_servers
+    lines = last.privacy_.person_rows().features_other_servers
     three, two, one = lines[:80], lines[80:160], lines[160:]
     assert one.max() < two.min() <= two.max() < three.min()
     assert spent(counted.ledger) == pytest.approx(three.max())
@@ -101,8 +101,8 @@ def test_another_epsilon_is_another_report():
     x, y = people()
     with PrivacyLedgerSession() as counted:
         GridSearchCV(classifier(), {"epsilon": [0.5, 1.0]}, cv=3).fit(x, y)
-    assert counted.ledger.line("label", "own server").epsilon == pytest.approx(1.5)
-    assert counted.ledger.user_lines().label_receiving_server == pytest.approx(np.full(240, 1.5))
+    assert counted.ledger.row("label", "own server").epsilon == pytest.approx(1.5)
+    assert counted.ledger.person_rows().label_receiving_server == pytest.approx(np.full(240, 1.5))
 
 
 @pytest.mark.parametrize("plan", [SUMS, ROUNDS], ids=["sums", "rounds"])
@@ -117,7 +117,7 @@ def test_fits_with_two_epsilons_tell_no_more_than_both_added_up(plan):
     for data in ("label", "features"):
         parts = [spent(replace(one, delta=one.delta / 2), data) for one in alone]
         assert max(parts) * 0.9 < spent(counted.ledger, data) <= sum(parts)
-    mine = counted.ledger.user_lines().features_other_servers
+    mine = counted.ledger.person_rows().features_other_servers
     assert max(mine) == pytest.approx(spent(counted.ledger), rel=1e-6)
 
 
@@ -144,8 +144,8 @@ def test_people_with_different_epsilons_keep_them_through_a_search():
         asked = classifier().set_fit_request(epsilons=True, servers=True)
         search = GridSearchCV(asked, {"norm_bound": [1.0, 2.0]}, cv=3)
         search.fit(x, y, epsilons=epsilons, servers=np.arange(240) % 3)
-    assert counted.ledger.line("label", "own server").epsilon == 2.0
-    mine = search.best_estimator_.privacy_.user_lines().label_receiving_server
+    assert counted.ledger.row("label", "own server").epsilon == 2.0
+    mine = search.best_estimator_.privacy_.person_rows().label_receiving_server
     np.testing.assert_array_equal(mine, epsilons)
     np.testing.assert_array_equal(
         search.best_estimator_.privacy_.reports.epsilons, counted.fits[-1].epsilons
@@ -191,7 +191,7 @@ def test_what_is_saved_knows_the_sum_and_nobody_else():
         classifier().fit(x, y)
     loaded = pickle.loads(pickle.dumps(fitted))
     assert spent(loaded.privacy_) == spent(counted.ledger)
-    assert len(loaded.privacy_.user_lines()) == 120 and loaded._session is None
+    assert len(loaded.privacy_.person_rows()) == 120 and loaded._session is None
     np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
 
 
@@ -378,7 +378,7 @@ def test_sessions_of_two_threads_miss_nothing():
     worker.join()
     assert len(counted["first"]) == 2 and len(own) == 3
     np.testing.assert_array_equal(before, after)
-    assert own.ledger.line("label", "own server").epsilon == 1.0
+    assert own.ledger.row("label", "own server").epsilon == 1.0
 
 
 def test_another_label_of_the_same_people_is_refused():

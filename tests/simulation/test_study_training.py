@@ -38,7 +38,7 @@ def test_a_study_becomes_a_model_a_ledger_and_a_page(study, data, tmp_path):
     model = load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(model.coefficients, trained.model.coefficients)
     assert model.provenance["job"] == "first" and model.classes == study.classes
-    assert {line.adversary for line in trained.ledger.lines()} >= {"other servers"}
+    assert {line.adversary for line in trained.ledger.rows()} >= {"other servers"}
     assert len(trained.history.consensus) == PLAN.rounds
     page = render(training_page(trained))
     assert study.title in page and "<script" not in page

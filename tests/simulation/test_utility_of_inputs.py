@@ -34,7 +34,7 @@ def fits(x, y, tested, seeds, read=lambda x: x, **settings):
         x1, y1, x2, y2 = split(x, y, tested, seed)
         model = PDMLClassifier(plan="auto", topology="ring", random_state=seed, **settings)
         model.fit(read(x1), y1)
-        assert model.privacy_.line("features", "other servers").epsilon <= 1.0
+        assert model.privacy_.row("features", "other servers").epsilon <= 1.0
         yield model, read(x2), y2
 
 

@@ -166,8 +166,8 @@ def test_a_thousand_jobs_under_a_budget_that_never_binds():
     already = [tuple(events) * 999]
     assert last_safe_round([(flip, *events)], budget=study.budget, already=already) == 10
     ledger = Ledger(((flip, *(tuple(events) * 1000)),))
-    assert ledger.line("features", "other servers").epsilon > 100
-    assert ledger.line("label", "other servers").epsilon < 2.0
+    assert ledger.row("features", "other servers").epsilon > 100
+    assert ledger.row("label", "other servers").epsilon < 2.0
     with pytest.raises(UntrainableStudy, match="it is never reached, and jobs never end") as error:
         budget_checks.check(study)
     assert error.value.study == study.id and "features = { epsilon = 1 }" in error.value.reasons[0]

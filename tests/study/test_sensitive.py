@@ -182,17 +182,17 @@ def test_the_ledger_has_rows_for_each_answer_and_each_adversary():
     plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
     place = SENSITIVE.terms.server_spec(0, records=500, epsilons=(1.0,))
     ledger = plan_ledger(plan, place)
-    own = {line.data: line.epsilon for line in ledger.lines() if line.adversary == "own server"}
+    own = {line.data: line.epsilon for line in ledger.rows() if line.adversary == "own server"}
     assert own["answer: status"] == own["answer: income"] == 2.0  # the largest of the menu
     assert own["label and randomised answers"] == 5.0 and own["features"] == np.inf
-    others = {line.data: line.epsilon for line in ledger.lines() if line.adversary[:5] == "other"}
+    others = {line.data: line.epsilon for line in ledger.rows() if line.adversary[:5] == "other"}
     assert 0 < others["answer: status"] < others["features"]
     assert others["answer: status"] < others["label and randomised answers"]
     quiet = plan_ledger(replace(plan, label_noise=1.5, square_noise=2.0), place)  # half the noise
-    assert quiet.line("answer: status", "other servers").epsilon > others["answer: status"]
+    assert quiet.row("answer: status", "other servers").epsilon > others["answer: status"]
     every = plan_ledger(plan, ALL.terms.server_spec(0, records=500, epsilons=(1.0,)))
-    assert every.line("features", "own server").epsilon == 5.0  # the label's is one of them
-    assert every.line("features", "other servers").epsilon <= others["features"]
+    assert every.row("features", "own server").epsilon == 5.0  # the label's is one of them
+    assert every.row("features", "other servers").epsilon <= others["features"]
 
 
 def plan_ledger(plan, place):
@@ -219,14 +219,14 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     right = trained.model.predict(trained.model.features(Table(columns=columns)))
     share = np.mean(np.asarray(right) == np.array(study.classes)[y])
     assert share > 0.8  # of 0.9 at best, and 0.63 for whoever always says "no"
-    lines = {line.data for line in trained.ledger.lines()}
+    lines = {line.data for line in trained.ledger.rows()}
     assert "answer: status" in lines
     page = prediction_page(trained.model, study).decode()  # the file names its study
     assert study.question in page and "expected to be right for" in page
-    told = trained.user_lines()  # everybody's ε is the suggested one, not the menu's largest
+    told = trained.person_rows()  # everybody's ε is the suggested one, not the menu's largest
     assert len(told) == 6_000 and set(told.answers["answer: status"].receiving_server) == {1.0}
     assert set(told.answers["label and randomised answers"].receiving_server) == {4.0}
-    worst = trained.ledger.line("answer: income", "other servers").epsilon
+    worst = trained.ledger.row("answer: income", "other servers").epsilon
     assert (told.answers["answer: income"].other_servers < worst).all()
 
 
@@ -248,10 +248,10 @@ def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
             data[server.name] = frozen(folder, study, server.name, np.array(rows), y)
         trained = train_study(study, data, plan=plan, random_state=0)
         told.append((trained.model.privacy, trained.ledger, trained.model.plan))
-        own = trained.user_lines().answers["answer: status"].receiving_server
+        own = trained.person_rows().answers["answer: status"].receiving_server
         assert set(own) == {0.5, last / 1e6}  # which stay where the data are
     assert told[0] == told[1]
-    assert trained.ledger.line("answer: status", "own server").epsilon == 2.0
+    assert trained.ledger.row("answer: status", "own server").epsilon == 2.0
 
 
 def frozen(folder, study, server, features, y):

@@ -45,7 +45,7 @@ def test_sizes_are_those_of_the_study_with_what_its_menus_suggest():
     every = study_of(STATUS)
     assert not sizes_of(every, [9]).in_clear
     book = ledger(TrainingPlan(method="sums"), sizes_of(every, [9]), every.graph())
-    assert book.line("features", "own server").epsilon == 4.0  # of label and answer, 2 each
+    assert book.row("features", "own server").epsilon == 4.0  # of label and answer, 2 each
     assert sizes_of(study_of(AGE), [9]).answers == ()
     with pytest.raises(InvalidInput, match="one per server"):
         sizes_of(study, [1, 2])

@@ -46,7 +46,7 @@ def test_one_record_moves_one_count_to_another(case):
 @given(st.floats(0.05, 5), st.sampled_from([1e-9, 1e-6, 1e-3]), st.integers(2, 6))
 def test_the_ledger_charges_what_was_asked_for(epsilon, delta, classes):
     event = Counting.within(epsilon, delta, classes=classes).event
-    line = Ledger(((event,),), delta=delta, classes=classes).line("features", "other servers")
+    line = Ledger(((event,),), delta=delta, classes=classes).row("features", "other servers")
     assert epsilon * 0.999 <= line.epsilon <= epsilon * (1 + 1e-6) + 1e-8
 
 

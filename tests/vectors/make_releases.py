@@ -83,8 +83,7 @@ def ledger(**settings: Any) -> list[list[str]]:
     y = (x[:, 0] + rng.integers(-4, 5, 240) / 16 > 0).astype(int)
     model = PDMLClassifier(n_servers=SERVERS, random_state=5, **settings).fit(x, y)
     return [
-        [row.data, row.adversary, str(row.epsilon), str(row.delta)]
-        for row in model.privacy_.lines()
+        [row.data, row.adversary, str(row.epsilon), str(row.delta)] for row in model.privacy_.rows()
     ]
 
 

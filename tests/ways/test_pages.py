@@ -126,7 +126,7 @@ def test_two_nodes_and_what_follows(reader: Reader) -> None:
     assert len((reader.folder / "predictions.csv").read_text().splitlines()) == 1001
     (right,) = re.findall(r"(\d+)% are right", shown)
     assert int(right) > 70
-    spent = [line for line in second["privacy"]["lines"] if line["adversary"] == "other servers"]
+    spent = [line for line in second["privacy"]["rows"] if line["adversary"] == "other servers"]
     assert all(line["epsilon"] <= 0.5 for line in spent)
 
     kept = "rm evaluation.html\ncp others.csv held-back.csv\nhead -n 401 alice.csv > {0}\nhead -n 301 bob.csv > {1}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import profiles
+from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import ReleaseLoss, columns, of_kinds
 from pdml.accounting.profiles import Profile, Values
 from pdml.accounting.randomized_response import response_profile
@@ -27,7 +28,7 @@ def closed_forms(data: str, spent: ReleaseLoss) -> dict[str, Profile]:
     """δ(ε') of "label" or "features" against the other servers, for each kind of person, by the
     name of each closed form.
     """
-    if data == "features":
+    if data == Data.FEATURES:
         return {WHOLE: spent.whole.profile, ONCE: spent.once.profile}
     through = {THETA: spent.theta, ETA: spent.eta, BOTH: spent.both}
     behind = {name: bound.profile for name, bound in through.items()}
@@ -101,7 +102,7 @@ def winners(data: str, spent: ReleaseLoss, epsilon: Array, deltas: Array) -> lis
 
 def _coin_helps(data: str, spent: ReleaseLoss) -> Values:
     """For whom the coin can tell less than a closed form: by what it leaves in any case."""
-    if data != "features":
+    if data != Data.FEATURES:
         return np.zeros(np.shape(spent.epsilon), dtype=bool)
     once = np.where(spent.once.flat < 1, spent.once.mu, np.inf)
     with np.errstate(invalid="ignore"):

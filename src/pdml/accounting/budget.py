@@ -8,6 +8,7 @@ from typing import Self
 from pdml import _validate
 from pdml.accounting import event_groups, randomized_attributes
 from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import concatenate_losses, release_loss
 from pdml.errors import InvalidInput
 
@@ -84,7 +85,7 @@ class Budget:
         """(ε, δ) for "features" or "label"."""
         return (
             (self.features_epsilon, self.features_delta)
-            if data == "features"
+            if data == Data.FEATURES
             else (self.labels_epsilon, self.labels_delta)
         )
 
@@ -92,7 +93,9 @@ class Budget:
         """(ε, δ) that holds for a piece of data by any of the limits: every answer is a part of its
         record, which the limit of features is about.
         """
-        return min(self.limit("features"), self.limit(data if data == "label" else "features"))
+        return min(
+            self.limit(Data.FEATURES), self.limit(data if data == Data.LABEL else Data.FEATURES)
+        )
 
 
 def any_of(colluding: int, others: str) -> str:

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Mapping, Sequence
 from math import isclose
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
+from pdml.accounting import events
 from pdml.accounting.events import Event
+from pdml.accounting.kinds import EventKind
 from pdml.errors import DataError
 from pdml.formats import decode
 
 CLOSE = 1e-9
-_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+_KINDS: Mapping[str, type[Event]] = {kind: getattr(events, kind) for kind in EventKind}
 
 
 def encode_event(event: Event) -> dict[str, Any]:

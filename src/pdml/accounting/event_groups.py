@@ -53,7 +53,7 @@ class EventGroups:
 def group_events(events: Sequence[Event]) -> EventGroups:
     """Sort the events of one server; an unknown one is refused, because its cost is."""
     flips: list[LabelFlipped] = []
-    by = provenance.DEVICES
+    by: str = provenance.DEVICES
     noised: list[ObjectiveNoised] = []
     released: list[IterateReleased] = []
     sums: list[SumsReleased] = []

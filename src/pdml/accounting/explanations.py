@@ -4,6 +4,7 @@ from math import isinf
 
 from pdml.accounting import bounds, provenance
 from pdml.accounting.event_groups import EventGroups
+from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.randomized_attributes import AnswerRow
 
 _HIDES = {
@@ -19,8 +20,8 @@ RESTS_ON = (
     "others having added their noise."
 )
 _SERVER_REASONS = {
-    "own server": "the own server receives them: no protection",
-    "own and others together": "no protection",
+    Adversary.OWN: "the own server receives them: no protection",
+    Adversary.TOGETHER: "no protection",
 }
 
 
@@ -29,7 +30,7 @@ COUNTED = "the own server has the true label, with which it evaluated the model:
 
 def features_against_server(adversary: str) -> str:
     """Why features have no protection against whoever receives them."""
-    return _SERVER_REASONS[adversary]
+    return _SERVER_REASONS[Adversary(adversary)]
 
 
 def answers_against_server(row: AnswerRow, by: str, epsilon: float) -> str:
@@ -94,5 +95,7 @@ def _of_training(data: str, bound: str, sent: EventGroups, colluding: int | None
         parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
     if bound == bounds.BY_REPORT:
         parts.append("what each report went into bounded by itself, then added up")
-    response = "randomised response, then " if data == "label" and not isinf(sent.epsilon) else ""
+    response = (
+        "randomised response, then " if data == Data.LABEL and not isinf(sent.epsilon) else ""
+    )
     return response + ", and ".join(parts)

@@ -27,15 +27,16 @@ from pdml.accounting import (
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
+from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.ledger_row import LedgerRow, merge_rows, representative_coalition_sizes
-from pdml.accounting.per_person import Reports, UserLines, user_lines
+from pdml.accounting.per_person import PersonRows, Reports, person_rows
 from pdml.accounting.per_release_loss import ReleaseLoss, concatenate_losses, release_loss
 from pdml.accounting.profiles import Profile
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.formatting import notebook
 
-DATA = ("label", "features")
-ADVERSARIES = ("own server", "other servers", "own and others together")
+DATA = tuple(Data)
+ADVERSARIES = tuple(Adversary)
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,20 +90,20 @@ class Ledger:
         MissingExtra
             If pandas is not installed.
         """
-        return ledger_display.frame((*self.lines(), *self.every_coalition))
+        return ledger_display.frame((*self.rows(), *self.every_coalition))
 
     def profile(
         self, data: str, adversary: str, server: int, *, colluding: int | None = None
     ) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
         row = self._row(data, adversary, colluding)
-        if adversary == "other servers":
+        if adversary == Adversary.OTHERS:
             spent = self._exposure(server, colluding=colluding)
             per_kind = randomized_attributes.against_others(data, row, [self._sent[server]], spent)
             return profiles.worst_of(per_kind)
         if row is not None:
             return profiles.pure_profile(row.server_epsilon(self._sent[server]))
-        if data == "features":
+        if data == Data.FEATURES:
             return profiles.nothing_profile
         return profiles.pure_profile(self._sent[server].server_epsilon)
 
@@ -111,7 +112,7 @@ class Ledger:
         """Of answers that went through coins of their own; features, too, where all did."""
         rows = {row.name: row for row in randomized_attributes.rows(self._sent)}
         whole = randomized_attributes.features(self._sent)
-        return rows if whole is None else rows | {"features": whole}
+        return rows if whole is None else rows | {Data.FEATURES: whole}
 
     def _row(
         self, data: str, adversary: str, colluding: int | None
@@ -156,7 +157,7 @@ class Ledger:
     def _sent(self) -> list[event_groups.EventGroups]:
         return [event_groups.group_events(events) for events in self.events]
 
-    def line(
+    def row(
         self,
         data: str,
         adversary: str,
@@ -189,23 +190,23 @@ class Ledger:
         """
         row = self._row(data, adversary, colluding)
         sent = [self._sent[i] for i in (self._different if server is None else [server])]
-        if adversary == "other servers":
+        if adversary == Adversary.OTHERS:
             return self._worst(data, row, self._people(server, colluding), sent, colluding)
         if row is not None:
             spent = [row.server_epsilon(groups) for groups in sent]
             randomiser = provenance.worst(*(groups.by for groups in sent))
             reason = explanations.answers_against_server(row, randomiser, max(spent))
-        elif data == "features":
+        elif data == Data.FEATURES:
             spent, reason = [inf], explanations.features_against_server(adversary)
         else:
             spent = [groups.server_epsilon for groups in sent]
             worst = [groups for groups in sent if groups.server_epsilon == max(spent)]
             randomiser = provenance.worst(*(groups.by for groups in worst))
-            reason = provenance.reason(randomiser, max(spent), alone=adversary == "own server")
+            reason = provenance.reason(randomiser, max(spent), alone=adversary == Adversary.OWN)
             if any(groups.counts for groups in worst):
                 reason = explanations.COUNTED
         return LedgerRow(
-            data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding
+            data, Adversary(adversary), max(spent), 0.0, reason, float(expit(max(spent))), colluding
         )
 
     def _worst(
@@ -231,7 +232,7 @@ class Ledger:
             reason = explanations.answers_against_others(row, whose, colluding)
         return LedgerRow(
             data=data,
-            adversary="other servers",
+            adversary=Adversary.OTHERS,
             epsilon=float(epsilons[worst]),
             delta=self.delta,
             reason=reason,
@@ -254,7 +255,7 @@ class Ledger:
             falling with k, and all the same where nothing was hidden in a total.
         """
         return [
-            self.line(data, "other servers", colluding=k) for k in range(1, self._hidden_among())
+            self.row(data, Adversary.OTHERS, colluding=k) for k in range(1, self._hidden_among())
         ]
 
     def _hidden_among(self) -> int:
@@ -264,10 +265,10 @@ class Ledger:
         )
         return most if most > 1 else len(self.events)
 
-    def lines(self, server: int | None = None) -> list[LedgerRow]:
+    def rows(self, server: int | None = None) -> list[LedgerRow]:
         """The whole table."""
         return [
-            self.line(data, adversary, server) for data in self.data for adversary in ADVERSARIES
+            self.row(data, adversary, server) for data in self.data for adversary in ADVERSARIES
         ]
 
     def overview(self, colluding: int | None = None) -> list[LedgerRow]:
@@ -285,12 +286,12 @@ class Ledger:
             `representative_coalition_sizes`.
         """
         if not self.masked:
-            return self.lines()
+            return self.rows()
         few = representative_coalition_sizes(self._hidden_among() - 1, colluding)
         coalitions = [
-            self.line(data, "other servers", colluding=k) for data in self.data for k in few
+            self.row(data, Adversary.OTHERS, colluding=k) for data in self.data for k in few
         ]
-        return merge_rows(self.lines(), coalitions)
+        return merge_rows(self.rows(), coalitions)
 
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
@@ -306,7 +307,7 @@ class Ledger:
         """Whether no more than ``budget`` is spent against the other servers: quicker than to ask
         how much is.
         """
-        return all(self._within(data, budget) for data in ("features", "label"))
+        return all(self._within(data, budget) for data in (Data.FEATURES, Data.LABEL))
 
     def _within(self, data: str, budget: Budget) -> bool:
         spent = self._exposure(colluding=budget.colluding)
@@ -317,13 +318,13 @@ class Ledger:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
         servers.
         """
-        for data in ("features", "label"):
+        for data in (Data.FEATURES, Data.LABEL):
             if self._within(data, budget):
                 continue
             limit, delta = budget.limit(data)
             book = replace(self, delta=delta)
             spent = [
-                book.line(data, "other servers", i, colluding=budget.colluding).epsilon
+                book.row(data, Adversary.OTHERS, i, colluding=budget.colluding).epsilon
                 for i in range(len(self.events))
             ]
             server = max(range(len(spent)), key=spent.__getitem__)
@@ -358,16 +359,16 @@ class Ledger:
         """
         return last_safe_round(self.events, budget=budget, classes=self.classes)
 
-    def user_lines(self) -> UserLines:
+    def person_rows(self) -> PersonRows:
         """Each record's own ε, in the order of the input: never above the worst case in `lines`."""
         if self.reports is None:
             raise InvalidInput(
                 "this ledger does not know who reported with which epsilon: only its worst "
                 "case can be told"
             )
-        return user_lines(self.events, self.reports, delta=self.delta, classes=self.classes)
+        return person_rows(self.events, self.reports, delta=self.delta, classes=self.classes)
 
-    def user_line(self, record: int) -> list[LedgerRow]:
+    def person_row(self, record: int) -> list[LedgerRow]:
         """The whole table as it stands for one record."""
         if self.reports is None or not 0 <= record < len(self.reports.servers):
             count = 0 if self.reports is None else len(self.reports.servers)
@@ -379,10 +380,10 @@ class Ledger:
         person = release_loss(self._sent[server], *kind, classes=self.classes)
         chosen = {name: epsilons[record] for name, epsilons in self.reports.answers.items()}
         table = []
-        for line in self.lines(server):
+        for line in self.rows(server):
             row = self._rows.get(line.data)
             row = None if row is None else row.with_epsilons(chosen)
-            if line.adversary == "other servers":
+            if line.adversary == Adversary.OTHERS:
                 line = self._worst(line.data, row, [person], [self._sent[server]])
             elif not isinf(line.epsilon):
                 epsilon = 0.0 if row is None else row.answers_epsilon({})
@@ -395,7 +396,7 @@ class Ledger:
         """ε of labels or features against other servers after each round (worst server), at the
         ledger's δ.
         """
-        _check_row(DATA, data, "other servers")
+        _check_row(DATA, data, Adversary.OTHERS)
         spent, row = self._exposure(by_round=True), self._rows.get(data)
         sent = [self._sent[i] for i in self._different]
         forms = randomized_attributes.closed(data, row, sent, spent)
@@ -407,7 +408,7 @@ class Ledger:
 
     def feature_epsilons(self) -> list[float]:
         """`epsilons` of features: what every run watches."""
-        return self.epsilons("features")
+        return self.epsilons(Data.FEATURES)
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON; infinity as the string "inf"."""
@@ -415,7 +416,7 @@ class Ledger:
         return {
             "source": self.source,
             "delta": self.delta,
-            "lines": [line.to_dict() for line in self.lines()],
+            "rows": [row.to_dict() for row in self.rows()],
             **({"coalitions": [line.to_dict() for line in coalitions]} if coalitions else {}),
         }
 

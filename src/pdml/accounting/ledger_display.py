@@ -4,14 +4,15 @@ from collections.abc import Iterable
 from math import isinf
 from typing import Any
 
+from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import LedgerRow
 from pdml.formatting.notebook import Sheet
 
 COLUMNS = ("data", "against", "epsilon", "delta", "how sure they can be")
 ADVERSARY_NAMES = {
-    "own server": "the collecting organisation",
-    "other servers": "all other servers together",
-    "own and others together": "all servers together",
+    Adversary.OWN: "the collecting organisation",
+    Adversary.OTHERS: "all other servers together",
+    Adversary.TOGETHER: "all servers together",
 }
 _CERTAIN = 0.9995  # never rounded up to certainty
 

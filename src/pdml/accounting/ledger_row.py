@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isinf
 
+from pdml.accounting.kinds import Adversary
+
 
 @dataclass(frozen=True)
 class LedgerRow:
@@ -14,8 +16,8 @@ class LedgerRow:
     None: all.
     """
 
-    data: str
-    adversary: str
+    data: str  # of `Data`, or the name of a randomised answer
+    adversary: Adversary
     epsilon: float
     delta: float
     reason: str
@@ -46,5 +48,5 @@ def merge_rows(table: Sequence[LedgerRow], coalitions: Sequence[LedgerRow]) -> l
     rows: list[LedgerRow] = []
     for line in table:
         some = [coalition for coalition in coalitions if coalition.data == line.data]
-        rows += some if some and line.adversary == "other servers" else [line]
+        rows += some if some and line.adversary == Adversary.OTHERS else [line]
     return rows

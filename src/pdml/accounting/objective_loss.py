@@ -15,6 +15,7 @@ from pdml._special import betainc, log_ndtr, ndtr
 from pdml._types import Array
 from pdml.accounting import profiles
 from pdml.accounting.events import ObjectiveNoised
+from pdml.accounting.kinds import NoiseKind
 from pdml.accounting.profiles import Profile, Values
 from pdml.errors import InvalidInput
 
@@ -45,7 +46,7 @@ def shifts(event: ObjectiveNoised) -> tuple[float, float]:
 def is_gaussian(events: Sequence[ObjectiveNoised]) -> bool:
     """Whether every training of a server has added Gaussian noise, truncated, to its objective."""
     kinds = {(event.kind, event.bound > 0) for event in events}
-    return kinds == {("truncated_gaussian", True)}
+    return kinds == {(NoiseKind.TRUNCATED_GAUSSIAN, True)}
 
 
 class Hidden(NamedTuple):
@@ -97,10 +98,10 @@ def nothing(event: ObjectiveNoised, shift: Array) -> Hidden:
 
 
 HIDES: dict[str, Hides] = {
-    "truncated_gaussian": truncated_gaussian,
-    "uniform_box": uniform_box,
-    "uniform_ball": uniform_ball,
-    "none": nothing,
+    NoiseKind.TRUNCATED_GAUSSIAN: truncated_gaussian,
+    NoiseKind.UNIFORM_BOX: uniform_box,
+    NoiseKind.UNIFORM_BALL: uniform_ball,
+    NoiseKind.NONE: nothing,
 }
 
 

@@ -16,6 +16,7 @@ from pdml._types import Array, IntArray
 from pdml.accounting import bounds, event_groups, profiles, randomized_attributes
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import Event
+from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import ReleaseLoss, release_loss
 from pdml.accounting.profiles import Profile
 from pdml.errors import InvalidInput
@@ -57,8 +58,8 @@ class Reports:
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerLines:
-    """Of one randomised answer, or of all with the label: one entry per record, as `UserLines`."""
+class PersonAnswerRows:
+    """Of one randomised answer, or of all with the label: one entry per record, as `PersonRows`."""
 
     receiving_server: Array
     other_servers: Array
@@ -66,7 +67,7 @@ class AnswerLines:
 
 
 @dataclass(frozen=True, eq=False)
-class UserLines:
+class PersonRows:
     """One entry per record, in the order of the input; ``delta`` is that of what others learn.
 
     A certainty is how sure they can be of the truth, from even odds, but for a chance of δ; against
@@ -82,15 +83,15 @@ class UserLines:
     features_other_servers_certainty: Array
     delta: float
     # of randomised answers by the ledger's row, with the person's own choices
-    answers: Mapping[str, AnswerLines] = field(default_factory=dict)
+    answers: Mapping[str, PersonAnswerRows] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.label_receiving_server)
 
 
-def user_lines(
+def person_rows(
     events: Sequence[Sequence[Event]], reports: Reports, *, delta: float, classes: int
-) -> UserLines:
+) -> PersonRows:
     """Lines of all records at once; the work is done once per distinct (server, ε, weight), and ε
     of each answer.
     """
@@ -116,8 +117,8 @@ def user_lines(
             parts.append(_lines(rows, sent, spent, chose, delta))
         lines[:, records] = np.concatenate(parts, axis=1)[:, back.ravel()]
     label_receiving, label, label_sure, features, features_sure, *more = lines
-    named = {row.name: AnswerLines(*more[3 * k : 3 * k + 3]) for k, row in enumerate(rows)}
-    return UserLines(label_receiving, label, label_sure, features, features_sure, delta, named)
+    named = {row.name: PersonAnswerRows(*more[3 * k : 3 * k + 3]) for k, row in enumerate(rows)}
+    return PersonRows(label_receiving, label, label_sure, features, features_sure, delta, named)
 
 
 def _lines(
@@ -127,12 +128,12 @@ def _lines(
     chosen: Mapping[str, Array],
     delta: float,
 ) -> Array:
-    """The arrays of `UserLines` for each kind of person, then of each row's `AnswerLines`."""
+    """The arrays of `PersonRows` for each kind of person, then of each row's `PersonAnswerRows`."""
     arrays = [np.where(np.isinf(sent.server_epsilon), inf, spent.epsilon)]
     whole = randomized_attributes.features([sent])
-    for data in ("label", "features"):
+    for data in (Data.LABEL, Data.FEATURES):
         profile = bounds.against_others(data, spent)
-        if data == "features" and whole is not None:
+        if data == Data.FEATURES and whole is not None:
             profile = whole.profile(sent, spent, whole.answers_epsilon(chosen))
         arrays += _against_others(profile, delta)
     for row in rows:

@@ -2,25 +2,21 @@
 
 from math import isinf
 
-DEVICES = "devices"  # people's, which sent reports to a collection service
-ELSEWHERE = "elsewhere"  # before the server got them, as its operator says
-SIMULATION = "simulation"  # in one process that played every party
-UNSAID = ""  # nobody recorded it
-OPERATOR = "operator"  # by the own server, which had the true labels
+from pdml.accounting.kinds import Randomiser
 
-RANDOMISED_BY = (DEVICES, ELSEWHERE, SIMULATION, UNSAID, OPERATOR)
-"""All of them; the later, the worse for the people."""
+RANDOMISED_BY = tuple(Randomiser)
+DEVICES, ELSEWHERE, SIMULATION, UNSAID, OPERATOR = RANDOMISED_BY
 
-_HIDDEN_REASONS = {
+_HIDDEN_REASONS: dict[str, str] = {
     DEVICES: "randomised on the device; training cannot weaken it",
     ELSEWHERE: "randomised on a device, as its server declares; training cannot weaken it",
     SIMULATION: "as if randomised on a device: one process played every party and had the label",
 }
-_EXPOSED_REASONS = {
+_EXPOSED_REASONS: dict[str, str] = {
     UNSAID: "nobody recorded who randomised it: the own server may have had the true label",
     OPERATOR: "the own server had the true label and randomised it itself: no protection",
 }
-_NOTES = {
+_NOTES: dict[str, str] = {
     ELSEWHERE: "{0} declares that its labels were randomised on people's devices.",
     SIMULATION: "One process played {0} and had its true labels.",
     UNSAID: "The data set of {0} does not say who randomised its labels: {0} may have had them.",
@@ -35,7 +31,7 @@ def note(server: str, by: str) -> str:
 
 def worst(*named: str) -> str:
     """Of several, the one that is worst for the people."""
-    return max(named, key=RANDOMISED_BY.index)
+    return max(map(Randomiser, named), key=RANDOMISED_BY.index)
 
 
 def server_may_know_labels(by: str) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from pdml.accounting import bounds, profiles, provenance
 from pdml.accounting.event_groups import EventGroups
 from pdml.accounting.events import AnswerFlipped
+from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import ReleaseLoss
 from pdml.accounting.profiles import Profile, Values
 
@@ -74,7 +75,7 @@ class AnswerRow:
         ``chosen``: the ε of each one's answers here, added up. By default everybody has chosen the
         largest, and only whoever is worst off matters.
         """
-        record = bounds.against_others("features", spent, worst=chosen is None)
+        record = bounds.against_others(Data.FEATURES, spent, worst=chosen is None)
         if sent.counts:  # they tell of true answers, which no coin hides
             return record
         total = sum(answer.epsilon for answer in self.answers) if chosen is None else chosen
@@ -87,7 +88,7 @@ class AnswerRow:
         """The same of a row with the label, by closed forms, after each round where ``spent`` has
         them: behind all coins no bound holds that has counted the label's already.
         """
-        record = profiles.better_of(*bounds.closed_forms("features", spent).values())
+        record = profiles.better_of(*bounds.closed_forms(Data.FEATURES, spent).values())
         if sent.counts:
             return record
         coins = np.asarray(spent.epsilon) + total
@@ -111,7 +112,7 @@ def features(sent: Sequence[EventGroups]) -> AnswerRow | None:
     """
     if not sent or any(groups.in_clear for groups in sent):
         return None
-    return AnswerRow("features", _largest(sent), label=True)
+    return AnswerRow(Data.FEATURES, _largest(sent), label=True)
 
 
 def _largest(sent: Sequence[EventGroups]) -> tuple[AnswerFlipped, ...]:
@@ -156,7 +157,7 @@ def within_limit(
     """
     if bounds.within_limit(data, spent, epsilon, delta):
         return True
-    row = features(sent) if data == "features" else None
+    row = features(sent) if data == Data.FEATURES else None
     return row is not None and bool(
         (against_others(data, row, sent, spent)(epsilon) <= delta).all()
     )

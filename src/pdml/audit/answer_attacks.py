@@ -16,6 +16,7 @@ import numpy as np
 from pdml._types import Array, IntArray
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, SumsReleased
+from pdml.accounting.kinds import Adversary
 from pdml.accounting.randomized_attributes import TOGETHER
 from pdml.audit import sums_transcripts
 from pdml.audit.confidence import DELTAS, epsilon_bound
@@ -123,7 +124,7 @@ class Person:
     def claim(self, data: str, adversary: str, delta: float = 1e-6) -> float:
         """The ledger's ε at δ."""
         events = (self.spec.flip(), *(self.trainings * self.events()))
-        return Ledger((events,), delta=delta).line(data, adversary, 0).epsilon
+        return Ledger((events,), delta=delta).row(data, adversary, 0).epsilon
 
 
 def answer_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
@@ -227,7 +228,7 @@ def from_report(pair: WorldPair[Person], devices: int) -> Finding:
         measured = max(measured, float(bounds.max()))
     return compare(
         f"answer_inference: report, {pair.name}",
-        pair.worlds[0].claim(pair.data, "own server"),
+        pair.worlds[0].claim(pair.data, Adversary.OWN),
         measured,
         f"from one report, with {devices:,} devices per world",
     )
@@ -240,5 +241,5 @@ def from_sums(pair: WorldPair[Person], runs: int, seed: int, jobs: int) -> Findi
         for world, victim in enumerate(pair.worlds)
     ]
     person = pair.worlds[0]
-    claims = {delta: person.claim(pair.data, "other servers", delta) for delta in DELTAS}
+    claims = {delta: person.claim(pair.data, Adversary.OTHERS, delta) for delta in DELTAS}
     return sums_transcripts.distinguish("answer_inference", pair, releases, claims)

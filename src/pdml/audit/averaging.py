@@ -8,6 +8,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import Ledger
+from pdml.accounting.kinds import Adversary, Data
 from pdml.audit import inference
 from pdml.audit.confidence import separate
 from pdml.audit.finding import Finding, compare
@@ -43,10 +44,10 @@ def _reports(effort: Effort, seed: int) -> Finding:
     separation = separate(sums[0][:, None], sums[1][:, None], 0.0)
     sure = {k: _majority(k, min(count, 100_000), rng) for k in (1, REPORTS, MANY)}
     grows = ", ".join(f"{k} report{'s' * (k > 1)} {rate:.1%}" for k, rate in sure.items())
-    charged = Ledger(((LabelFlip(EPSILON).event(),) * REPORTS,)).line("label", "own server").epsilon
+    book = Ledger(((LabelFlip(EPSILON).event(),) * REPORTS,))
     return compare(
         f"averaging: {REPORTS} reports",
-        charged,
+        book.row(Data.LABEL, Adversary.OWN).epsilon,
         separation.epsilon,
         f"unless the device repeats its first answer, the truth emerges: {grows}; {REPORTS} "
         f"reports must be charged {REPORTS} times",
@@ -72,5 +73,5 @@ def _trainings(name: str, once: Victim, effort: Effort, seed: int) -> Finding:
     finding = inference.attack(
         name, twice, inference.flip_first(twice), "label", inference.DELTA, effort, seed
     )
-    alone = once.claim("label", inference.DELTA)
+    alone = once.claim(Data.LABEL, inference.DELTA)
     return replace(finding, sentence=f"{finding.sentence}; one training alone would be {alone:.3g}")

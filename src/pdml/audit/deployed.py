@@ -22,6 +22,7 @@ from scipy.special import gammaincinv
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.kinds import Adversary
 from pdml.audit.confidence import DELTAS, strongest_separation
 from pdml.audit.deployment import RoundsTranscript, claimed_events, live
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
@@ -99,7 +100,7 @@ def _of_reports(ledger: Ledger) -> Ledger:
 
 
 def _claim(ledger: Ledger, data: str, delta: float) -> float:
-    return replace(ledger, delta=delta).line(data, "other servers", 0).epsilon
+    return replace(ledger, delta=delta).row(data, Adversary.OTHERS, 0).epsilon
 
 
 def _scores(case: Case, transcript: RoundsTranscript) -> Array:

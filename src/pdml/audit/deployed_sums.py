@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import LabelFlipped, SumsReleased
+from pdml.accounting.kinds import Adversary, Data
 from pdml.audit import sums_transcripts
 from pdml.audit.coalitions import masked_victim, member, records, single_words
 from pdml.audit.confidence import DELTAS
@@ -99,7 +100,7 @@ def _claims(ledger: Ledger, colluding: int) -> dict[float, float]:
     book = replace(ledger, events=(releases,))
     return {
         delta: replace(book, delta=delta)
-        .line("features", "other servers", 0, colluding=colluding)
+        .row(Data.FEATURES, Adversary.OTHERS, 0, colluding=colluding)
         .epsilon
         for delta in DELTAS
     }

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
 from pdml.accounting.events import IterateReleased
+from pdml.accounting.kinds import Data
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.victim import Effort, Victim
 from pdml.mechanisms.randomness import Simulated
@@ -59,7 +60,7 @@ def _without_theta(victim: Victim, seed: int) -> Finding:
     tolerance = victim.plan.tolerance_for(victim.spec)
     off = float(np.linalg.norm(differences.guessed - differences.true, axis=(1, 2)).max())
     exact = off <= 2 * tolerance + 1e-9
-    claim = victim.claim("features", 1e-6)
+    claim = victim.claim(Data.FEATURES, 1e-6)
     says = "promises nothing" if isinf(claim) else f"claims {claim:.3g}"
     return compare(
         "gradient_difference, theta off",

@@ -17,6 +17,7 @@ import numpy as np
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
+from pdml.accounting.kinds import Adversary
 from pdml.audit.confidence import DELTAS
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
@@ -144,7 +145,7 @@ class Victim:
         ledger = Ledger(
             ((flip, *(self.trainings * self.events())),), delta=delta, classes=self.classes
         )
-        return ledger.line(data, "other servers", 0, colluding=colluding).epsilon
+        return ledger.row(data, Adversary.OTHERS, 0, colluding=colluding).epsilon
 
     def claims(self, data: str, colluding: int | None = None) -> dict[float, float]:
         """The same at every δ of `DELTAS`."""

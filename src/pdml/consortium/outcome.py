@@ -15,6 +15,7 @@ import pdml
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.accounting.kinds import Method
 from pdml.accounting.provenance import UNSAID
 from pdml.formats import Format
 from pdml.mechanisms import masks
@@ -96,7 +97,7 @@ class ConsortiumResult:
     @cached_property
     def weights(self) -> Array:
         """(C, d): the average of the last releases, or what the total of sums tells."""
-        if self.contract.plan.method == "sums":
+        if self.contract.plan.method == Method.SUMS:
             return sums_fit.weights(self.total, self.contract.plan, self._spec)
         return np.asarray(reduce(np.add, self.releases) / len(self.parts))  # one order everywhere
 
@@ -105,7 +106,7 @@ class ConsortiumResult:
         """How good the model of an exchange of sums is by its total; None of rounds, which do not
         tell it, and for more than 50 classes.
         """
-        if self.contract.plan.method != "sums":
+        if self.contract.plan.method != Method.SUMS:
             return None
         return sums_fit.expected(self.total, self.contract.plan, self._spec)
 
@@ -113,7 +114,7 @@ class ConsortiumResult:
     def intervals(self) -> Intervals:
         """What noise does to each coefficient: a function of what was released."""
         plan = self.contract.plan
-        if plan.method == "sums":
+        if plan.method == Method.SUMS:
             return intervals.of_sums(self.total, plan, self._spec, self.weights)
         return intervals.of_rounds(plan, len(self.parts), self.weights[:, :-1])
 
@@ -141,7 +142,7 @@ class ConsortiumResult:
     @property
     def consensus(self) -> float | None:
         """The largest distance between two servers' last releases; sums have none."""
-        return None if self.contract.plan.method == "sums" else float(diameters(self.releases))
+        return None if self.contract.plan.method == Method.SUMS else float(diameters(self.releases))
 
     @property
     def rows(self) -> list[tuple[str, int, int, None]]:
@@ -174,7 +175,7 @@ class ConsortiumResult:
         except after the last round. Earlier jobs count as spent from the first round on.
         """
         plan, rounds = self.contract.plan, self.contract.plan.rounds
-        if plan.method == "sums":
+        if plan.method == Method.SUMS:
             return NO_ROUNDS
         apart = [max(part.apart[t] for part in self.parts) for t in range(rounds - 1)]
         spent = tuple(
@@ -196,7 +197,7 @@ class ConsortiumResult:
         """The ledger in numbers that are the same on every machine: certainties end in a minimum
         whose last digits are not, so that they are rounded up to nine."""
         privacy: dict[str, Any] = self.ledger.to_dict()
-        for line in (*privacy["lines"], *privacy.get("coalitions", ())):
+        for line in (*privacy["rows"], *privacy.get("coalitions", ())):
             line["certainty"] = min(1.0, ceil(line["certainty"] * 1e9) / 1e9)
         return {**privacy, "counted": self.ledger_scope}
 
@@ -253,6 +254,6 @@ class ConsortiumResult:
     def _transport(self) -> dict[str, Any]:
         """How releases met: along links, or in a total that has no use for them."""
         plan = self.contract.plan
-        if plan.method != "sums":
+        if plan.method != Method.SUMS:
             return {"links": [list(edge) for edge in self.contract.graph.edges]}
         return {"sums": sums_fit.transport_note(plan, separate_nodes=self.separate_nodes)}

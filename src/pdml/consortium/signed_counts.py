@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from pdml.accounting import Ledger, LedgerRow
 from pdml.accounting.events import CountsReleased
+from pdml.accounting.kinds import Adversary, Data
 from pdml.consortium.result_folder import MODEL, STUDY
 from pdml.errors import BudgetExceeded, DataError
 from pdml.files import read_file
@@ -94,15 +95,15 @@ class PooledEvaluation:
         """Of all their records."""
         return pooled([part.evaluation for part in self.parts])
 
-    def line(self, part: SignedCounts) -> LedgerRow:
+    def row(self, part: SignedCounts) -> LedgerRow:
         """What everybody else may learn of one of a member's records."""
-        return part.ledger(self.delta).line("features", "other servers")
+        return part.ledger(self.delta).row(Data.FEATURES, Adversary.OTHERS)
 
     def sentences(self) -> list[str]:
         """Who has counted what, and what it has spent by its own word."""
         return [
             f"{part.server} signed for {part.records:,} records, counted "
-            f"{_count_releases(part)}: epsilon {self.line(part).epsilon:.3g} (delta "
+            f"{_count_releases(part)}: epsilon {self.row(part).epsilon:.3g} (delta "
             f"{self.delta:g}) of each "
             "against everybody else."
             for part in self.parts
@@ -116,7 +117,7 @@ class PooledEvaluation:
                 "job": part.job,
                 "records": part.records,
                 "releases": len(part.spent),
-                "epsilon": self.line(part).epsilon,
+                "epsilon": self.row(part).epsilon,
                 "delta": self.delta,
             }
             for part in self.parts

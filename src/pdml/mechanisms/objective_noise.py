@@ -18,6 +18,7 @@ from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import objective_loss
 from pdml.accounting.events import ObjectiveNoised
+from pdml.accounting.kinds import NoiseKind
 from pdml.accounting.objective_loss import Hides
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import SecureStream, Stream
@@ -69,7 +70,7 @@ def _draw_uniform_ball(shape: tuple[int, ...], bound: float, rng: Any) -> Array:
 
 
 TRUNCATED_GAUSSIAN = NoiseFamily(
-    name="truncated_gaussian",
+    name=NoiseKind.TRUNCATED_GAUSSIAN,
     draw=_draw_truncated_gaussian,
     draw_securely=lambda shape, bound, stream: stream.truncated_gaussian(
         shape, bound / SIGMAS, bound
@@ -78,21 +79,21 @@ TRUNCATED_GAUSSIAN = NoiseFamily(
     mean_square=lambda bound, size: size * (bound / SIGMAS) ** 2,
 )
 UNIFORM_BOX = NoiseFamily(
-    name="uniform_box",
+    name=NoiseKind.UNIFORM_BOX,
     draw=lambda shape, bound, rng: np.asarray(rng.uniform(-bound, bound, shape)),
     draw_securely=lambda shape, bound, stream: stream.uniform_box(shape, bound),
     hides=objective_loss.uniform_box,
     mean_square=lambda bound, size: size * bound**2 / 3,
 )
 UNIFORM_BALL = NoiseFamily(
-    name="uniform_ball",
+    name=NoiseKind.UNIFORM_BALL,
     draw=_draw_uniform_ball,
     hides=objective_loss.uniform_ball,
     longest=lambda bound, size: bound,
     mean_square=lambda bound, size: bound**2 * size / (size + 2),
 )
 NONE = NoiseFamily(
-    name="none",
+    name=NoiseKind.NONE,
     draw=lambda shape, bound, rng: np.zeros(shape),
     draw_securely=lambda shape, bound, stream: np.zeros(shape),
     hides=objective_loss.nothing,

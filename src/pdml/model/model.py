@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import LedgerRow
+from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import merge_rows, representative_coalition_sizes
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline, Step
@@ -239,7 +240,7 @@ class Model:
 
         return model_html(self)
 
-    def lines(self) -> list[LedgerRow]:
+    def ledger_rows(self) -> list[LedgerRow]:
         """The ledger of its training: who can learn what.
 
         Raises
@@ -273,7 +274,9 @@ class Model:
         others = max((line.colluding or 0 for line in coalitions), default=0)
         also = planned if isinstance(planned, int) else None
         sizes = representative_coalition_sizes(others, also) if others else []
-        return merge_rows(self.lines(), [line for line in coalitions if line.colluding in sizes])
+        return merge_rows(
+            self.ledger_rows(), [line for line in coalitions if line.colluding in sizes]
+        )
 
     def features(self, records: Any) -> Features:
         """Records that are read once, for several predictions.
@@ -298,9 +301,9 @@ class Model:
         return Features(matrix)
 
 
-def read_ledger_rows(privacy: dict[str, Any], name: str = "lines") -> list[LedgerRow]:
+def read_ledger_rows(privacy: dict[str, Any], name: str = "rows") -> list[LedgerRow]:
     """The lines of a ledger that was written as plain values."""
-    kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
+    kinds: dict[str, Any] = {"data": str, "adversary": Adversary, "reason": str}
     kinds |= {"epsilon": float, "delta": float, "certainty": float}
 
     def line(row: dict[str, Any]) -> LedgerRow:

@@ -307,9 +307,9 @@ def privacy_charge(
         ``lines``, and in ``counted`` what they count: the evaluation, or its sum with the training.
     """
     ledger = evaluation.ledger(delta)
-    lines = ledger.lines()
+    lines = ledger.rows()
     if same_people:
-        trained = {(line.data, line.adversary): line for line in model.lines()}
+        trained = {(line.data, line.adversary): line for line in model.ledger_rows()}
         lines = [_sum(trained[line.data, line.adversary], line) for line in lines]
     rows = [
         {**vars(line), "epsilon": "inf" if isinf(line.epsilon) else line.epsilon} for line in lines
@@ -319,7 +319,7 @@ def privacy_charge(
     return {
         "source": evaluation.source,
         "delta": max(line.delta for line in lines),
-        "lines": rows,
+        "rows": rows,
         "counted": SAME if same_people else OTHERS,
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from pdml.accounting import Budget, Ledger, profiles
+from pdml.accounting.kinds import Adversary
 from pdml.collector.intake.intake import Summary
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.numerics.admm.labels import keep_weight
@@ -187,7 +188,7 @@ def _with_plan(
     rows = []
     for data in ("features", "label"):
         allowed, delta = budget.bound(data)
-        profile = ledger.profile(data, "other servers", 0, colluding=budget.colluding)
+        profile = ledger.profile(data, Adversary.OTHERS, 0, colluding=budget.colluding)
         name = study_summary.SUBJECTS[data]
         rows.append(Spending(name, profiles.epsilon_at(profile, delta), allowed, delta))
     safe = None if study.budget is None else plan.last_safe_round(spec, budget=study.budget)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pdml
+from pdml.accounting.kinds import Method
 from pdml.accounting.provenance import DEVICES, note
 from pdml.consortium.outcome import SINGLE_DOMAIN
 from pdml.formatting import numbers
@@ -73,7 +74,7 @@ def _page(study: "Study", outcome: "ConsortiumResult", history: "History") -> Pa
         expected=outcome.expected,
         servers=tuple(ServerRow(part.server, part.records, links) for part, links in rows),
         accuracy_note="no records were kept to measure it on",
-        lines=tuple(outcome.ledger.lines()),
+        lines=tuple(outcome.ledger.rows()),
         coalitions=outcome.ledger.every_coalition,
         source=outcome.source,
         settings={
@@ -93,7 +94,7 @@ def lead(study: "Study", outcome: "ConsortiumResult") -> str:
     where = "on people's devices" if everywhere else "as the notes say"
     features, classes = study.encoder.n_features, ", ".join(study.classes)
     data = f"{numbers.count(total, 'report')} with {numbers.count(features, 'feature')}"
-    rounds = contract.plan.rounds if contract.plan.method == "rounds" else 0
+    rounds = contract.plan.rounds if contract.plan.method == Method.ROUNDS else 0
     links = contract.graph.n_edges
     sizes = numbers.sizes("organisation", len(contract.servers), links, rounds)
     return f"{data}, classes {classes}; labels randomised {where}; {sizes}."

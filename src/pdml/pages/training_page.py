@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pdml._types import Array
 from pdml.accounting import LedgerRow
+from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
@@ -160,7 +161,7 @@ class Page:
 
     def _delta(self) -> float | None:
         """Of the features against other servers, if the ledger tells."""
-        wanted = ("features", "other servers")
+        wanted = ("features", Adversary.OTHERS)
         deltas = (line.delta for line in self.lines if (line.data, line.adversary) == wanted)
         return next(deltas, None)
 

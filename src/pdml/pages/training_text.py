@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pdml
+from pdml.accounting.kinds import Adversary, Data
 from pdml.formatting import numbers
 from pdml.pages.charts.coefficients import coefficient_figure
 from pdml.pages.evaluation_text import REFERENCE, Assessment
@@ -91,7 +92,7 @@ def measured_on(trained: "TrainingResult") -> str:
 def remarks(trained: "TrainingResult") -> list[str]:
     """What whoever chose the settings should know about where they lead: it follows from them."""
     sentences = [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
-    line = trained.ledger.line("features", "other servers")
+    line = trained.ledger.row(Data.FEATURES, Adversary.OTHERS)
     if line.certainty > WEAK:
         spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
         way_out = (
@@ -129,7 +130,7 @@ def _page(
         coefficients=coefficient_figure(
             trained.intervals, trained.model.feature_names, trained.model.classes
         ),
-        lines=tuple(trained.ledger.lines()),
+        lines=tuple(trained.ledger.rows()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
         doubts=(*measured, *trained.simulation.doubts_),

@@ -11,6 +11,7 @@ from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
+from pdml.accounting.kinds import Adversary
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
@@ -185,6 +186,6 @@ def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tup
     for data, name in (("features", "features"), ("label", "labels")):
         allowed, delta = budget.limit(data)
         book = replace(whole, delta=delta)
-        worst = book.line(data, "other servers", colluding=budget.colluding).epsilon
+        worst = book.row(data, Adversary.OTHERS, colluding=budget.colluding).epsilon
         rows.append(Row(data=name, allowed=allowed, spent=worst, delta=delta))
     return rows[0], rows[1]

@@ -15,6 +15,7 @@ from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, IterateReleased, SumsReleased
+from pdml.accounting.kinds import Method
 from pdml.errors import InvalidInput
 from pdml.formatting import notebook
 from pdml.mechanisms import integer_gaussian, objective_noise
@@ -28,7 +29,7 @@ from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise
 from pdml.planning.server_spec import ServerSpec
 
-METHODS = ("rounds", "sums")
+METHODS = tuple(Method)
 OF_ROUNDS = (
     "regularization",
     "penalty",
@@ -166,11 +167,12 @@ class TrainingPlan:
 
     def _check_method(self) -> None:
         _validate.choice("method", self.method, METHODS)
+        object.__setattr__(self, "method", Method(self.method))
         for name in ("label_noise", "square_noise"):
             _validate.real(name, getattr(self, name), low=0, high=integer_gaussian.LARGEST)
         if self.colluding is not None:
             _validate.integer("colluding", self.colluding, low=1, why="each server sees something")
-        sums = self.method == "sums"
+        sums = self.method == Method.SUMS
         defaults = {field.name: field.default for field in fields(self)}
         for name in OF_ROUNDS if sums else OF_SUMS:
             if getattr(self, name) != defaults[name]:
@@ -319,7 +321,7 @@ class TrainingPlan:
           move two neighbours apart by `rounding_shift`; every plan counts it (10^-11 at d = 105),
           so that the ledger need not know the source.
         """
-        if self.method == "sums":
+        if self.method == Method.SUMS:
             return (self._sums_event(spec),)
         size, n = spec.width * spec.codes, spec.n_servers
         grid = rounding_shift(size)
@@ -369,18 +371,18 @@ class TrainingPlan:
             At most ``most``, whatever ``rounds`` says; 0 if the first is too much. Of sums, which
             are one exchange, 1 or 0.
         """
-        horizon = 1 if self.method == "sums" else min(most, max(self.rounds, 64))
+        horizon = 1 if self.method == Method.SUMS else min(most, max(self.rounds, 64))
         while True:
             planned = replace(self, rounds=horizon).events(spec)
             safe = last_safe_round([(spec.flip(), *planned)], budget=budget, classes=spec.classes)
-            if safe < horizon or horizon == most or self.method == "sums":
+            if safe < horizon or horizon == most or self.method == Method.SUMS:
                 return safe
             horizon = min(most, 4 * horizon)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: of the settings of its method. A plan of rounds says no more than
         it always has, because contracts are told apart by the digest of what it says."""
-        unsaid = (*OF_ROUNDS, "rounds") if self.method == "sums" else (*OF_SUMS, "method")
+        unsaid = (*OF_ROUNDS, "rounds") if self.method == Method.SUMS else (*OF_SUMS, "method")
         values = {
             field.name: getattr(self, field.name)
             for field in fields(self)

@@ -107,7 +107,7 @@ noise_decay, tolerance, label_noise, square_noise
     coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped
     rows. history_ : `History`, per round; without any after an exchange of sums.
     privacy_ : `Ledger`: who can learn what, for the rows as given to `fit`: what was fitted to the
-    data before is not counted. `privacy_.user_lines()` for each record, in the order of the input.
+    data before is not counted. `privacy_.person_rows()` for each record, in the order of the input.
     rounds_ : how many rounds were done.
     n_clipped_ : how many training records were shrunk to ``norm_bound``. To be kept inside.
     leaks_ : sentences naming every release that no noise protects, as far as `fit` can see it:

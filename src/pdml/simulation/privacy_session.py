@@ -127,7 +127,7 @@ class PrivacyLedgerSession:
     >>> from sklearn.model_selection import GridSearchCV
     >>> with PrivacyLedgerSession() as session:
     ...     search = GridSearchCV(PDMLClassifier(), {"epsilon": [0.5, 1.0]}).fit(x, y)
-    >>> session.ledger.line("features", "other servers").epsilon > 1  # both fits and their folds
+    >>> session.ledger.row("features", "other servers").epsilon > 1  # both fits and their folds
     True
     """
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
+from pdml.accounting.kinds import Method
 from pdml.accounting.provenance import SIMULATION
 from pdml.encoding.pipeline import Pipeline, clipping_warning
 from pdml.errors import (
@@ -212,7 +213,7 @@ class Simulation:
         specs = partition.specs_of(terms, label_epsilons[order], cuts)
         agreed = self._resolve_plan(specs, label_epsilons)
         plan = agreed.plan
-        if self.diagnostics and plan.method == "rounds":
+        if self.diagnostics and plan.method == Method.ROUNDS:
             self.leaks_.insert(0, RISK_LEAK)
         ledger = self._ledger(agreed, specs, label_epsilons, order, cuts, source)
         plan_rounds = plan.rounds
@@ -229,7 +230,7 @@ class Simulation:
         self._session = (sessions[0], whose) if sessions else None
         run = local_engine.Run(plan, members, source)
         self._gain: Range | None = None
-        train = self._exchange if plan.method == "sums" else self._train
+        train = self._exchange if plan.method == Method.SUMS else self._train
         self._bare = replace(
             train(run),
             provenance={
@@ -277,7 +278,7 @@ class Simulation:
         )
         if resolved_plan.proposal is not None:
             self.proposal_ = resolved_plan.proposal
-        if self.house and resolved_plan.plan.method != "sums":
+        if self.house and resolved_plan.plan.method != Method.SUMS:
             raise InvalidInput(
                 f"house must be False with method {resolved_plan.plan.method!r}, got True: a "
                 "model for the "
@@ -397,7 +398,7 @@ class Simulation:
 
     def _carried(self, plan: TrainingPlan) -> dict[str, Any]:
         """How releases met."""
-        if plan.method == "sums":
+        if plan.method == Method.SUMS:
             return {"sums": sums_fit.transport_note(plan, separate_nodes=False)}
         return {"links": [list(edge) for edge in self.graph_.edges]}
 
@@ -425,7 +426,7 @@ class Simulation:
         fits = 1 if self._session is None else len(self._session[0])
         if self._model_cache is None or self._model_cache[0] != fits:
             plan = TrainingPlan.from_dict(self._bare.plan)
-            has_expectation = plan.method == "sums" and self.fit_intercept
+            has_expectation = plan.method == Method.SUMS and self.fit_intercept
             counted = THIS_TRAINING if self._session is None else f"{many_fits(fits)} of a session"
             model = replace(
                 self._bare,
@@ -457,7 +458,7 @@ class Simulation:
         """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
         self._require_fit("intervals_")
         plan = TrainingPlan.from_dict(self._bare.plan)
-        if plan.method != "sums":
+        if plan.method != Method.SUMS:
             return intervals.of_rounds(plan, self.graph_.n, self.coef_)
         bias = bool(self.fit_intercept)
         weights = np.hstack([self.coef_, self.intercept_[:, None]]) if bias else self.coef_

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from pdml._types import Array
-from pdml.accounting import Budget, Ledger, Reports, UserLines
+from pdml.accounting import Budget, Ledger, PersonRows, Reports
+from pdml.accounting.kinds import Method
 from pdml.consortium.outcome import ConsortiumResult, Part
 from pdml.encoding import device_encoding
 from pdml.errors import InvalidInput
@@ -38,7 +39,7 @@ Loader = Callable[[], Sequence[Server]]
 @dataclass(frozen=True)
 class TrainedStudy:
     """What `train_study` gives: nothing in it but noisy releases and public settings, and where the
-    data are, which only `house` and `user_lines` read again.
+    data are, which only `house` and `person_rows` read again.
     """
 
     study: Study
@@ -62,7 +63,7 @@ class TrainedStudy:
 
     def _house(self, name: str) -> Model:
         contract = self.outcome.contract
-        if contract.plan.method != "sums":
+        if contract.plan.method != Method.SUMS:
             raise InvalidInput(
                 f"house is for jobs with method 'sums', got {contract.plan.method!r}: a model for "
                 "the house needs the others' sums",
@@ -79,13 +80,13 @@ class TrainedStudy:
         """Who can learn what from this job."""
         return self.outcome.ledger
 
-    def user_lines(self) -> UserLines:
+    def person_rows(self) -> PersonRows:
         """Each record's own ε against everybody, by what its owner chose for the label and for
         every randomised answer, which is read from the data sets again.
 
         Returns
         -------
-        UserLines
+        PersonRows
             Servers in the study's order, records in the order of their data set.
         """
         servers, epsilons, weights, chosen = [], [], [], []
@@ -107,7 +108,7 @@ class TrainedStudy:
             np.concatenate(weights),
             dict(zip(names, np.concatenate(chosen).T, strict=True)),
         )
-        return replace(self.ledger, reports=reports).user_lines()
+        return replace(self.ledger, reports=reports).person_rows()
 
     @property
     def history(self) -> History:
@@ -184,7 +185,7 @@ def train_study(
     planned.ledger.check(study.budget or Budget())
     run = local_engine.Run(contract.plan, [dataset.server for dataset in datasets], source)
     loaders = [_Loader(study.canonical(), name, folders[name]) for name in contract.servers]
-    if contract.plan.method == "sums":
+    if contract.plan.method == Method.SUMS:
         rows = _exchange(run, loaders, engine)
         progress(1, 1)
         done = [replace(part, released=rows[i]) for i, part in enumerate(parts)]

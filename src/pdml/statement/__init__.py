@@ -154,7 +154,7 @@ class Statement:
             "trainings_allowed": None if self._uncounted else self.facts.allowed,
             "menu": list(study.menu),
             "budget": study.to_dict().get("budget"),
-            "lines": [row.to_dict() for row in self.facts.lines],
+            "rows": [row.to_dict() for row in self.facts.rows],
             "coalitions": [row.to_dict() for row in self.facts.coalitions],
             "evaluation": None if self._evaluated is None else self._evaluated.to_dict(),
             "missing": list(self.missing),

@@ -12,6 +12,7 @@ from math import exp, inf, isinf
 from pdml.accounting import Budget, LedgerRow, randomized_attributes
 from pdml.accounting.budget import any_of
 from pdml.accounting.certainty import limit_certainty
+from pdml.accounting.kinds import Method
 from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.accounting.provenance import DEVICES, note
@@ -31,7 +32,7 @@ RECEIVER, OTHERS, TOGETHER = ADVERSARIES
 LIMITED = ("label", "features")  # what a budget knows
 Cells = tuple[str, ...]
 
-_WHOM = {
+_WHOM: dict[str, str] = {
     RECEIVER: "the collecting organisation",
     OTHERS: "all other organisations together, the relay, and whoever gets the model",
     TOGETHER: "all organisations together, the collecting one included",
@@ -97,7 +98,7 @@ class Facts:
 
     study: Study
     plan: TrainingPlan | None
-    lines: tuple[LedgerRow, ...] = ()
+    rows: tuple[LedgerRow, ...] = ()
     # for each of `kinds`, as many of the others as `sizes` says
     coalitions: tuple[LedgerRow, ...] = ()
     trainings: int = 1  # that a plan's rows count
@@ -165,7 +166,7 @@ class Facts:
     @property
     def rounds(self) -> bool:
         """Whether the plan trains in rounds."""
-        return self.plan is not None and self.plan.method == "rounds"
+        return self.plan is not None and self.plan.method == Method.ROUNDS
 
     @property
     def simulated(self) -> bool:
@@ -265,11 +266,11 @@ class Facts:
         limits = [bound] if k <= most and not isinf(bound[0]) else []
         return min(filter(None, (*limits, self.device_limit(data))), default=None)
 
-    def line(self, data: str, adversary: str, colluding: int | None = None) -> LedgerRow | None:
+    def row(self, data: str, adversary: str, colluding: int | None = None) -> LedgerRow | None:
         """A row of the ledger; None without a plan."""
         if colluding is not None:
             return self.coalition(data, colluding)
-        wanted = (row for row in self.lines if (row.data, row.adversary) == (data, adversary))
+        wanted = (row for row in self.rows if (row.data, row.adversary) == (data, adversary))
         return next(wanted, None)
 
     def coalition(self, data: str, colluding: int) -> LedgerRow | None:
@@ -317,7 +318,7 @@ class Facts:
             for adversary, colluding in self.against[:-1]:
                 name = f"{title(self.subject(data, adversary))}, against "
                 name += whom(adversary, colluding)
-                row = self.line(data, adversary, colluding)
+                row = self.row(data, adversary, colluding)
                 if row is None:
                     yield self._unplanned(name, data, adversary, colluding)
                 else:
@@ -370,7 +371,7 @@ class Facts:
         """ε and δ for each piece of data and each adversary."""
         for data in self.kinds:
             for adversary, colluding in self.against:
-                if (row := self.line(data, adversary, colluding)) is not None:
+                if (row := self.row(data, adversary, colluding)) is not None:
                     subject = title(self.subject(data, adversary))
                     delta = "–" if isinf(row.epsilon) else numbers.delta(row.delta)
                     sure = ledger_table.sure(row)
@@ -420,7 +421,7 @@ class Facts:
             yield self.coalition_name(k), *cells
         cells = []
         for data in LIMITED:
-            if (row := self.line(data, TOGETHER)) is not None:
+            if (row := self.row(data, TOGETHER)) is not None:
                 of = f" of {self.subject(data, TOGETHER)}" if data == "features" else ""
                 sure = ledger_table.sure(row) + (of if isinf(row.epsilon) else "")
                 cells += [epsilon(row), sure]
@@ -430,7 +431,7 @@ class Facts:
         """The same of randomised answers."""
         for data in self.kinds[2:]:
             rows = [(self.coalition_name(k), self.coalition(data, k)) for k in self.sizes]
-            rows.append(("the collecting organisation and any others", self.line(data, TOGETHER)))
+            rows.append(("the collecting organisation and any others", self.row(data, TOGETHER)))
             for name, row in rows:
                 if row is not None:
                     yield title(self.subject(data)), name, epsilon(row), ledger_table.sure(row)
@@ -442,7 +443,7 @@ class Facts:
                 *first, last = (
                     f"{epsilon(row, 'ε')} of {self.subject(data)} (δ = {numbers.delta(row.delta)})"
                     for data in ("features", "label", *self.kinds[2:])
-                    if (row := self.line(data, adversary, colluding)) is not None
+                    if (row := self.row(data, adversary, colluding)) is not None
                 )
                 yield whom(adversary, colluding), f"{', '.join(first)} and {last}"
 
@@ -476,14 +477,14 @@ class Facts:
         for part in evaluation.parts:
             releases = numbers.count(len(part.spent)) if part.spent else "not said"
             least = "" if part.spent else "at least "
-            spent = least + numbers.significant(evaluation.line(part).epsilon)
+            spent = least + numbers.significant(evaluation.row(part).epsilon)
             yield part.server, numbers.count(part.records), releases, spent
 
     # Risks
 
     def measure(self, data: str) -> str:
         """What stands between it and the others."""
-        row = self.line(data, OTHERS)
+        row = self.row(data, OTHERS)
         if row is not None:
             return row.reason
         device = "" if self.device_limit(data) is None else ", and randomised response on devices"
@@ -499,7 +500,7 @@ class Facts:
         return f"{few}: {figure}; against all of them together: {everybody}"
 
     def _residual(self, data: str, adversary: str, colluding: int | None) -> str:
-        row = self.line(data, adversary, colluding)
+        row = self.row(data, adversary, colluding)
         if row is not None:
             return f"{epsilon(row, 'ε')}: {ledger_table.sure(row)}"
         bound = self.ceiling(data, colluding) if adversary == OTHERS else self.device_limit(data)

@@ -40,9 +40,9 @@ def forecast_facts(study: Study, trainings: int) -> Facts:
     books = {data: _at_budget(whole, facts, data) for data in facts.kinds}
     return replace(
         facts,
-        lines=tuple(books[data].line(data, whom) for data in facts.kinds for whom in ADVERSARIES),
+        rows=tuple(books[data].row(data, whom) for data in facts.kinds for whom in ADVERSARIES),
         coalitions=tuple(
-            books[data].line(data, OTHERS, colluding=k) for data in facts.kinds for k in facts.sizes
+            books[data].row(data, OTHERS, colluding=k) for data in facts.kinds for k in facts.sizes
         ),
         allowed=trainable.most_jobs(study, study.plan),
         within=whole.keeps(facts.budget),
@@ -99,12 +99,12 @@ def load_result_facts(
         )
     unsaid = [UNSAID] * len(provenance.servers)
     by = provenance.labels_randomised_by or unsaid
-    lines, every = model.lines(), model.coalitions()
+    lines, every = model.ledger_rows(), model.coalitions()
     return _checked(
         Facts(
             study=study,
             plan=TrainingPlan.from_dict(model.plan),
-            lines=tuple(lines),
+            rows=tuple(lines),
             coalitions=tuple(every),
             spent=Spent(
                 job=provenance.job,
@@ -167,7 +167,7 @@ def _provenance(model: Model, path: Path) -> _Provenance:
 def _checked(facts: Facts, path: Path) -> Facts:
     """With a line for every coalition that is shown; a file without a line for each kind of data
     and adversary is no ledger."""
-    rows = [(row.data, row.adversary) for row in facts.lines]
+    rows = [(row.data, row.adversary) for row in facts.rows]
     wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]
     if sorted(rows) != sorted(wanted):
         raise DataError(
@@ -177,7 +177,7 @@ def _checked(facts: Facts, path: Path) -> Facts:
     # Where all coalitions learn the same the file says it once.
     coalitions = facts.coalitions or tuple(
         replace(row, colluding=k)
-        for row in facts.lines
+        for row in facts.rows
         for k in facts.sizes
         if row.adversary == OTHERS
     )

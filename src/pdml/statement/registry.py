@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from pdml.accounting.kinds import Data
 from pdml.formatting import numbers
 from pdml.statement.document import TO_FILL_IN, Blank, Section, parts_to_markdown
 from pdml.statement.facts import OTHERS, RECEIVER, Facts, title, whom
@@ -224,7 +225,7 @@ def _parameters(facts: Facts) -> Parameters | None:
         return None
     if facts.spent is None and (ceiling := facts.ceiling("features")) is not None:
         return Parameters(epsilon=ceiling[0], delta=ceiling[1])
-    line = facts.line("features", OTHERS)
+    line = facts.row(Data.FEATURES, OTHERS)
     if line is None or isinf(line.epsilon):
         return None
     return Parameters(epsilon=line.epsilon, delta=line.delta)
@@ -246,7 +247,7 @@ def _explained(facts: Facts, parameters: Parameters | None, section: Section) ->
 
 def _model(facts: Facts, sections: dict[str, Section]) -> DeploymentModel:
     name: Literal["Central", "Federated"] = "Central" if facts.single_domain else "Federated"
-    label_line = facts.line("label", RECEIVER)
+    label_line = facts.row(Data.LABEL, RECEIVER)
     local = (
         "The sensitive answer is randomised on the person's device (local model). "
         if facts.devices and (label_line is None or not isinf(label_line.epsilon))

@@ -437,7 +437,7 @@ def evaluate(
 
         training_tables.show_evaluation(Assessment(evaluation=done.evaluation))
         counted = "Counted: every evaluation on these records, by this node's journal."
-        console.print_privacy(done.ledger.lines(), counted)
+        console.print_privacy(done.ledger.rows(), counted)
         console.print_files({"released": out})
 
     console.print_result(as_json, summary, show)

@@ -152,7 +152,7 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
     """What a training by the plan tells all others, and those against whom the budget holds."""
     budget, ledger = study.budget or Budget(), facts["ledger"]
-    all_others = [line for line in ledger["lines"] if line["adversary"] == "other servers"]
+    all_others = [line for line in ledger["rows"] if line["adversary"] == "other servers"]
     some = [line for line in ledger.get("coalitions", ()) if line["colluding"] == budget.colluding]
     questions = {
         attribute.name: _question(study, attribute) for attribute in study.encoder.sensitive

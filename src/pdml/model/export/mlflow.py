@@ -55,7 +55,7 @@ def log_model(
             f"model must be a released one, got the local model of {model.local}: it hangs on "
             "exact sums, and a tracking store has more readers than its owner"
         )
-    lines = model.lines()
+    lines = model.ledger_rows()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with extras.needed():
         import mlflow

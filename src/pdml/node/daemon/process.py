@@ -158,7 +158,7 @@ def metrics_text(status: NodeStatus) -> str:
         "pdml_node_last_safe_round": None if next_job is None else float(next_job),
     }
     lines = [f"{name} {value:g}" for name, value in figures.items() if value is not None]
-    for row in current.ledger.lines() if current else ():
+    for row in current.ledger.rows() if current else ():
         labels = f'adversary="{row.adversary}",data="{row.data}"'
         epsilon = "+Inf" if isinf(row.epsilon) else f"{row.epsilon:.6g}"
         lines.append(f"pdml_node_spent_epsilon{{{labels}}} {epsilon}")

@@ -309,7 +309,7 @@ def _costs(before: Ledger, after: Ledger, budget: Budget) -> tuple[Cost, ...]:
         whole = data in ("features", "label")
         limit, delta = budget.limit(data) if whole else (None, after.delta)
         rows = [
-            replace(ledger, delta=delta).line(data, _OTHERS, colluding=k)
+            replace(ledger, delta=delta).row(data, _OTHERS, colluding=k)
             for ledger in (before, after)
         ]
         costs.append(Cost(before=rows[0], after=rows[1], limit=limit if k in limited else None))

@@ -12,6 +12,7 @@ from math import sqrt
 from typing import Self
 
 from pdml.accounting.budget import MOST_ROUNDS
+from pdml.accounting.kinds import Method
 from pdml.errors import DataError, InvalidInput
 from pdml.node.protocol.redaction import public_terms
 from pdml.numerics.admm import labels
@@ -132,7 +133,7 @@ class JobTerms:
     @property
     def sums(self) -> bool:
         """Whether the job is one exchange of sums."""
-        return self.plan.method == "sums"
+        return self.plan.method == Method.SUMS
 
     @property
     def masked(self) -> bool:

@@ -52,7 +52,7 @@ class PrivacyForecast:
     Examples
     --------
     >>> planned = PrivacyForecast(records=4500, degree=2, budget=Budget(features_epsilon=1.0))
-    >>> planned.ledger.line("features", "other servers").epsilon < 1.0, planned.within
+    >>> planned.ledger.row("features", "other servers").epsilon < 1.0, planned.within
     (True, True)
     """
 

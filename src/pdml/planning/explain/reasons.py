@@ -7,6 +7,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import Budget
+from pdml.accounting.kinds import Method
 from pdml.planning.search.candidates import LITTLE
 from pdml.planning.search.rounds_search import Choice
 from pdml.planning.search.sums_search import WIDEST
@@ -44,7 +45,7 @@ def reasons(
 ) -> tuple[str, ...]:
     """Why this method, these settings and this much noise."""
     sentences = [_compared(plan, right, sizes, most)]
-    if plan.method == "sums":
+    if plan.method == Method.SUMS:
         sentences += _of_sums(plan, budget, sizes)
     elif choice is not None:
         sentences += _of_rounds(plan, choice)
@@ -62,19 +63,19 @@ def _compared(
         "rounds": f"{plan.rounds} rounds: what is released has {sizes.width} numbers for each row "
         "of weights",
     }[plan.method]
-    other = "rounds" if plan.method == "sums" else "sums"
+    other = "rounds" if plan.method == Method.SUMS else "sums"
     if other in right:
         return (
             f"{why}; expected to be right on {right[plan.method].mean():.1%} of records, against "
             f"{right[other].mean():.1%} by {other}"
         )
-    if plan.method == "sums" and most is not None:
+    if plan.method == Method.SUMS and most is not None:
         little = ", too little more for so many exchanges" if most > right["sums"].mean() else ""
         return (
             f"{why}; expected to be right on {right['sums'].mean():.1%} of records, against at "
             f"most {most:.1%} by rounds{little}"
         )
-    if plan.method == "rounds" and sizes.width > WIDEST:
+    if plan.method == Method.ROUNDS and sizes.width > WIDEST:
         return f"{why}; sums would hold {numbers:,} squares, and are tried up to {WIDEST} columns"
     return why
 

@@ -5,6 +5,7 @@ from math import exp, inf, isinf, log
 
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event
+from pdml.accounting.kinds import Adversary
 from pdml.numerics.admm import labels
 from pdml.planning.server_spec import ServerSpec
 
@@ -24,7 +25,7 @@ def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
         epsilon, allowed = budget.limit(data)
         if isinf(epsilon):
             continue
-        spent = float(book.profile(data, "other servers", 0, colluding=budget.colluding)(epsilon))
+        spent = float(book.profile(data, Adversary.OTHERS, 0, colluding=budget.colluding)(epsilon))
         if spent > 0:
             worst = max(worst, log(spent / allowed) if allowed > 0 else inf)
         if worst > _STEEP:

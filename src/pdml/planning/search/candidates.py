@@ -12,6 +12,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import Budget
+from pdml.accounting.kinds import Method
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.utility_runs import RoundsSearchSettings, UtilityRuns
 from pdml.planning.search import sums_search
@@ -38,7 +39,7 @@ class SearchSpace:
 
     def sums(self, sizes: Sizes) -> bool:
         """Whether sums are tried for these sizes."""
-        return self.method != "rounds" and sizes.width <= sums_search.WIDEST
+        return self.method != Method.ROUNDS and sizes.width <= sums_search.WIDEST
 
     @property
     def rounds(self) -> RoundsSearchSettings:
@@ -95,7 +96,7 @@ def compare(
     on_step()
     choice, most = None, None
     sums_pay = enough and "sums" in judged and pays(judged | apart, "sums")
-    if within.method != "sums" and not sums_pay:
+    if within.method != Method.SUMS and not sums_pay:
         beaten = _beaten(judged, apart) if judged else -inf
         choice, most, right = worth.rounds(budget, within.rounds, beaten)
         judged |= {} if right is None else {"rounds": right}

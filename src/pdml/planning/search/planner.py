@@ -16,6 +16,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
+from pdml.accounting.kinds import Method
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
@@ -100,7 +101,7 @@ def propose(
     >>> from pdml.numerics.admm.graph import Graph
     >>> sizes = Sizes(records=(4500,) * 4, width=21, epsilon=1.0)
     >>> found = propose(Budget(features_epsilon=1.0), sizes, Graph.ring(4))
-    >>> found.plan.method, found.ledger.line("features", "other servers").epsilon <= 1.0
+    >>> found.plan.method, found.ledger.row("features", "other servers").epsilon <= 1.0
     ('sums', True)
     """
     method = "rounds" if fixed_settings and method is None else method
@@ -120,7 +121,7 @@ def propose(
     if comparison.method is None:
         raise BudgetExceeded(_impossible(budget))
     plan: TrainingPlan | None
-    if comparison.method == "sums":
+    if comparison.method == Method.SUMS:
         assert comparison.share is not None
         spec = sizes.server_spec(int(np.argmax(sizes.records)))
         plan = sums_search.calibrate(budget, spec, comparison.share, loss=loss)
@@ -187,7 +188,7 @@ def _check(
             "logistic or matsushita",
             setting="loss",
         )
-    if method == "sums" and sizes.width > sums_search.WIDEST:
+    if method == Method.SUMS and sizes.width > sums_search.WIDEST:
         raise InvalidInput(
             f"method must be 'rounds' for more than {sums_search.WIDEST} columns, got 'sums' and "
             f"{sizes.width}: S would have {sizes.width * (sizes.width + 1) // 2:,} numbers",
@@ -198,7 +199,7 @@ def _check(
 def _check_fixed_settings(fixed_settings: Mapping[str, float], method: str | None) -> None:
     for name in fixed_settings:
         _validate.choice("fixed_settings", name, FIXABLE_SETTINGS)
-        if method == "sums":
+        if method == Method.SUMS:
             raise InvalidInput(
                 f"{name} must be left out with method 'sums': it belongs to 'rounds'", setting=name
             )

@@ -9,6 +9,7 @@ from math import isinf
 import numpy as np
 
 from pdml._types import Array
+from pdml.accounting.kinds import Adversary, Data, Method
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.mechanisms.randomness import Simulated
 from pdml.planning.search import planner
@@ -77,7 +78,7 @@ def answer(task: Task, request: PlanRequest, epsilon: float) -> Proposal:
 def describe_plan(task: Task, request: PlanRequest, epsilon: float) -> str:
     """What the planner chose, in words."""
     plan = answer(task, request, epsilon).plan
-    if plan.method == "sums":
+    if plan.method == Method.SUMS:
         return f"sums, noise of Q {plan.label_noise:.3g}, of S {plan.square_noise:.3g}"
     return f"{plan.rounds} rounds, penalty {plan.penalty:g}"
 
@@ -109,7 +110,7 @@ def exchange_sums(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, 
 
 def trained(task: Task, plan: TrainingPlan, flips: float) -> Array:
     """The model of the total, or the mean over servers of their last releases, (d,)."""
-    if plan.method == "sums":
+    if plan.method == Method.SUMS:
         total, spec = exchange_sums(task, plan, flips)
         return np.asarray(sums_fit.weights(total, plan, spec)[0])
     done = local_engine.train(experiment.graph(), _run(task, plan, flips), threads=1)
@@ -130,7 +131,7 @@ def guarantee(
     sizes = replace(task.sizes(1.0), epsilon=flips)
     book = planner.ledger(plan, sizes, experiment.graph(), experiment.DELTA)
     return Guarantee(
-        label_collector=book.line("label", "own server").epsilon,
-        label_others=book.line("label", "other servers", colluding=colluding).epsilon,
-        features_others=book.line("features", "other servers", colluding=colluding).epsilon,
+        label_collector=book.row(Data.LABEL, Adversary.OWN).epsilon,
+        label_others=book.row(Data.LABEL, Adversary.OTHERS, colluding=colluding).epsilon,
+        features_others=book.row(Data.FEATURES, Adversary.OTHERS, colluding=colluding).epsilon,
     )

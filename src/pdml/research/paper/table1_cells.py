@@ -17,6 +17,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml.accounting.events import ObjectiveNoised
+from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.objective_loss import objective_profile
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm.graph import Graph
@@ -174,9 +175,11 @@ def prove_privacy(plan: TrainingPlan, sizes: Sizes, joined: Graph) -> Privacy:
         event for events in book.events for event in events if isinstance(event, ObjectiveNoised)
     ]
     return Privacy(
-        label_receiving_server=book.line("label", "own server", 0).epsilon,
-        label_others=max(book.line("label", "other servers", i).epsilon for i in different),
-        features_others=max(book.line("features", "other servers", i).epsilon for i in different),
+        label_receiving_server=book.row(Data.LABEL, Adversary.OWN, 0).epsilon,
+        label_others=max(book.row(Data.LABEL, Adversary.OTHERS, i).epsilon for i in different),
+        features_others=max(
+            book.row(Data.FEATURES, Adversary.OTHERS, i).epsilon for i in different
+        ),
         eta_delta=max(objective_profile(event)(0.0) for event in etas),
     )
 

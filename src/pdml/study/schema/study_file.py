@@ -11,6 +11,7 @@ from typing import Any
 
 from pdml.accounting import Budget
 from pdml.accounting.budget import MOST_ROUNDS
+from pdml.accounting.kinds import Data
 from pdml.errors import InvalidInput
 from pdml.formats import Format
 from pdml.planning.training_plan import METHODS, SETTINGS, TrainingPlan
@@ -337,7 +338,7 @@ def _read_budget(
 
 
 def _write_budget(budget: Budget) -> dict[str, Any]:
-    rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
+    rows = {"features": budget.limit(Data.FEATURES), "labels": budget.limit(Data.LABEL)}
     colluding = {} if budget.colluding is None else {"colluding": budget.colluding}
     return colluding | {
         row: {"epsilon": epsilon, "delta": delta}
