@@ -93,9 +93,8 @@ class Budget:
         """(ε, δ) that holds for a piece of data by any of the limits: every answer is a part of its
         record, which the limit of features is about.
         """
-        return min(
-            self.limit(Data.FEATURES), self.limit(data if data == Data.LABEL else Data.FEATURES)
-        )
+        own = Data.LABEL if data == Data.LABEL else Data.FEATURES
+        return min(self.limit(Data.FEATURES), self.limit(own))
 
 
 def any_of(colluding: int, others: str) -> str:
