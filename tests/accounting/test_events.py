@@ -56,7 +56,7 @@ def test_every_class_of_events_is_read_and_counted():
 
 def test_a_journal_and_a_statement_take_every_event(tmp_path):
     path = tmp_path / "journal.db"
-    terms = {"contract": "c", "server": "s", "source": "simulated", "sealed": b"", "terms": ""}
+    terms = {"terms": "t", "server": "s", "source": "simulated", "sealed": b"", "plan": ""}
     with closing(Journal(path)) as journal:
         journal.begin("job", dataset="set", **terms)
     with closing(sqlite3.connect(path)) as db:  # as another version has written them

@@ -231,3 +231,11 @@ def test_what_others_cannot_know_stays_in_this_process(own_names, tmp_path):
             saved.save(tmp_path / "plan.json")
         assert not (tmp_path / "plan.json").exists()
     TrainingPlan().check_shared()
+
+
+@pytest.mark.parametrize("plan", [TrainingPlan(), TrainingPlan(method="sums")])
+def test_files_hold_plain_strings(plan):
+    """No enum reaches a file by its own name."""
+    words = [value for value in plan.to_dict().values() if isinstance(value, str)]
+    assert words and {type(word) for word in words} == {str}
+    assert set(words) <= {"logistic", "truncated_gaussian", "sums"}

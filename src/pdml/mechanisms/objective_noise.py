@@ -205,7 +205,7 @@ class ObjectiveNoise:
     ) -> ObjectiveNoised:
         """What a server that adds it leaves behind."""
         return ObjectiveNoised(
-            kind=self.family.name,
+            kind=str(self.family.name),
             bound=self.bound,
             stddev=self.stddev,
             size=size,

@@ -150,7 +150,8 @@ class TrainingPlan:
         """
         if getattr(self, name) is chosen:
             registry.register(chosen)
-        object.__setattr__(self, name, chosen.name if chosen.name in registry.BUILT_IN else chosen)
+        built_in = chosen.name in registry.BUILT_IN
+        object.__setattr__(self, name, str(chosen.name) if built_in else chosen)
 
     def check_shared(self) -> None:
         """Refuse, in a sentence, what other organisations cannot know: a loss or an objective noise
@@ -388,7 +389,9 @@ class TrainingPlan:
             for field in fields(self)
             if field.name not in unsaid
         }
-        return {name: getattr(value, "name", value) for name, value in values.items()}
+        named = (Loss, NoiseFamily)
+        plain = {k: v.name if isinstance(v, named) else v for k, v in values.items()}
+        return {k: str(v) if isinstance(v, str) else v for k, v in plain.items()}
 
     def sheet(self) -> notebook.Sheet:
         """Its settings as a table of words."""
