@@ -10,7 +10,7 @@ from pdml.node.crypto.hpke import Box, Context, Sealer, SealingKey, UnknownSessi
 from pdml.node.crypto.signing import Identity
 
 NAMES = ("alice", "bob", "carol")
-REQUEST = Context("s" * 64, "job", 1, "release", "alice", "bob", "r1")
+REQUEST = Context("s" * 64, "job", "release", "alice", "bob", "r1")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_a_key_that_was_forgotten_is_sent_again(sealers, keys):
         ("alice", {"envelope": bytes(hpke.ENVELOPE + 1)}, "that alice has not signed"),
         ("alice", {"content": b"x" * 32}, "in the name of alice that it has not sealed"),
         ("alice", {"content": b""}, "in the name of alice that it has not sealed"),
-        ("alice", {"context": replace(REQUEST, round=2)}, "that it has not sealed"),
+        ("alice", {"context": replace(REQUEST, kind="hello")}, "that it has not sealed"),
         ("alice", {"context": replace(REQUEST, request="r2")}, "that it has not sealed"),
         ("alice", {"session": b"short"}, "a message came that is none"),
         ("alice", {"nonce": b"short"}, "a message came that is none"),

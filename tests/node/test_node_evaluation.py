@@ -15,9 +15,9 @@ from scipy.stats import norm
 
 from pdml.consortium.evaluation_release import (
     SignedCounts,
+    combine_evaluations,
     evaluate_at_node,
     evaluate_study,
-    pool_files,
 )
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
 from pdml.model.model import Model
@@ -217,22 +217,22 @@ def test_members_files_add_up_and_a_changed_one_is_refused(tmp_path: Path) -> No
     for part, path in zip(parts, paths, strict=True):
         part.save(path)
         assert path.stat().st_mode & 0o777 == 0o600
-    found = pool_files(alice.study(), paths)
+    found = combine_evaluations(alice.study(), paths)
     assert found.records == 250
     np.testing.assert_allclose(found.counts, sum(part.evaluation.counts for part in parts))
     assert found.counting.stddev == pytest.approx(np.sqrt(2) * parts[0].signed.stddev)
     with pytest.raises(DataError, match="alice is in two of the files"):
-        pool_files(alice.study(), [paths[0], paths[0]])
+        combine_evaluations(alice.study(), [paths[0], paths[0]])
     told = json.loads(paths[0].read_text())
     for change in ({"records": 101}, {"server": "bob"}, {"signature": "zz"}, {"study": "0" * 64}):
         paths[1].write_text(json.dumps(told | change))
         with pytest.raises(DataError, match="not signed by a member"):
-            pool_files(alice.study(), [paths[1]])
+            combine_evaluations(alice.study(), [paths[1]])
     paths[1].write_text("{}")
     with pytest.raises(DataError, match="is no evaluation"):
-        pool_files(alice.study(), [paths[1]])
+        combine_evaluations(alice.study(), [paths[1]])
     with pytest.raises(DataError, match="cannot be read"):
-        pool_files(alice.study(), [tmp_path / "none.json"])
+        combine_evaluations(alice.study(), [tmp_path / "none.json"])
 
 
 def test_models_are_not_mixed(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_models_are_not_mixed(tmp_path: Path) -> None:
     evaluated(alice).save(tmp_path / "a.json")
     evaluated(bob, model=other).save(tmp_path / "b.json")
     with pytest.raises(DataError, match="one model"):
-        pool_files(alice.study(), [tmp_path / "a.json", tmp_path / "b.json"])
+        combine_evaluations(alice.study(), [tmp_path / "a.json", tmp_path / "b.json"])
     bad = SignedCounts(
         study="",
         server="x",

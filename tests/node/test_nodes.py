@@ -498,7 +498,7 @@ def test_an_offer_that_its_offerer_has_given_up_does_not_stay_open(federation, s
     ).signed(federation.homes["alice"].identity())
     with contextlib.closing(federation.control_db("bob")) as control_db:
         control_db.put(
-            Attempt(**terms, contract=contract.digest, offer=offer, state=state, sentence="")
+            Attempt(**terms, terms=contract.digest, offer=offer, state=state, sentence="")
         )
     federation.start("bob")
     federation.wait(lambda: federation.state(terms["attempt"], "bob")[0] in ENDED)

@@ -108,7 +108,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         "train", study, "--engine", "nodes", "--node", home, "--job", job, "--out", out
     )
     assert done.returncode == 0, done.stderr
-    assert "local_model.json is made of your exact sums: it is not to be shared" in done.stdout
+    assert "The local model is made of your exact sums: it is not to be shared" in done.stdout
     checked = federation.pdml("verify", out, "--study", study)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     for name in ("bob", "carol"):
@@ -116,7 +116,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
         federation.wait(lambda name=name: federation.finished(job, name))
         told = federation.pdml("node", "result", folder, job, "--out", tmp_path / name, "--json")
         assert told.returncode == 0, told.stderr
-        assert json.loads(told.stdout)["files"]["local_model"] == str(
+        assert json.loads(told.stdout)["files"]["local model"] == str(
             federation.homes[name].local_model_path(job)
         )
     contents = [
