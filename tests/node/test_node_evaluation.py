@@ -254,6 +254,7 @@ def test_models_are_not_mixed(tmp_path: Path) -> None:
         stddev=1.0,
         source="",
         counts=[1],
+        spent=[],
     )
     with pytest.raises(DataError, match="no table"):
         _ = bad.evaluation
