@@ -159,7 +159,7 @@ def test_every_setting_of_a_study_is_explained(monkeypatch):
     monkeypatch.setattr(study_file, "ValidationErrors", Remembering)
     document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
-    document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
+    document |= {"encoder": {"version": 1}, "maps": [{"map": "squares"}]}
     texts = {"notice": {}, "consent": {}, "attributes": [{"name": "age"}]}
     document |= {"languages": [{"code": "de"} | texts]}
     study_file.read(document, Study)

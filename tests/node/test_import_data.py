@@ -56,7 +56,7 @@ def test_two_imports_of_one_table_draw_anew(tmp_path: Path) -> None:
     """
     sensitive = 'levels = ["female", "male"]\nepsilon = { menu = [1], default = 1 }\n'
     text = STUDY.replace('levels = ["female", "male"]\n', sensitive)
-    alice = join(tmp_path, "[encoder]\nversion = 2\n\n" + text)
+    alice = join(tmp_path, "[encoder]\nversion = 1\n\n" + text)
     table = Table(columns={**people().columns, "age": np.linspace(18, 100, 150)})
     seen = []
     for _ in range(2):

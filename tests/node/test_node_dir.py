@@ -187,7 +187,7 @@ def test_true_answers_that_the_study_randomises_do_not_get_in_as_they_are(tmp_pa
     """A table does not say which of its answers went through a coin, nor how."""
     levels = 'levels = ["female", "male"]\n'
     coin = "epsilon = { menu = [1], default = 1 }\n"
-    alice = join(tmp_path, STUDY.replace(levels, levels + coin) + "\n[encoder]\nversion = 2\n")
+    alice = join(tmp_path, STUDY.replace(levels, levels + coin) + "\n[encoder]\nversion = 1\n")
     how = {"label": "diagnosed", "epsilon": 1.0}
     with pytest.raises(InvalidInput, match="can be imported with --randomise only"):
         import_table(alice, people(), randomise=False, **how)

@@ -114,7 +114,8 @@ def _scaler(
     if origin is not None:
         step.mean_ = origin
     if unit is not None:
-        step.scale_, step.var_ = unit, unit**2
+        with np.errstate(over="ignore"):  # what nothing is computed with
+            step.scale_, step.var_ = unit, unit**2
     if names:
         step.feature_names_in_ = np.array(names, dtype=object)
     return step
