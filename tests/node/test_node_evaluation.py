@@ -133,10 +133,8 @@ def test_the_study_s_budget_ends_evaluations(tmp_path: Path) -> None:
 
 SENSITIVE = 'kind = "category"\nepsilon = { menu = [1, 2], default = 1 }\n'
 STUDIES = {
-    "first encoding": STUDY,
-    "second encoding": STUDY + "\n[encoder]\nversion = 2\n",
-    "a randomised answer": STUDY.replace('kind = "category"\n', SENSITIVE)
-    + "\n[encoder]\nversion = 2\n",
+    "answers as they are": STUDY,
+    "a randomised answer": STUDY.replace('kind = "category"\n', SENSITIVE),
 }
 
 
