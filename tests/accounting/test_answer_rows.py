@@ -116,7 +116,7 @@ def test_no_coin_stands_before_counts_of_true_answers(data):
     assert line.reason == "what hides the record alone: it was evaluated with its true answers"
     own = counted.row(data, "own server")
     assert own.epsilon == inf
-    assert own.reason == "the own server may have had the true answers: no protection"
+    assert own.reason == "the collecting organisation may have had the true answers: no protection"
 
 
 def test_what_was_never_sent_tells_others_nothing():

@@ -141,7 +141,7 @@ def test_what_the_coin_is_asked_with():
         book = Ledger(((place.flip(), *masked.events(place)),), delta=DELTA)
         line = book.row("features", "other servers", colluding=k)
         assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=2e-3)
-        assert "with the device's coin" in line.reason
+        assert "with the device's randomised response" in line.reason
 
 
 ROUNDS = TrainingPlan(rounds=12, objective_bound=1.2, noise_scale=1.0)
@@ -169,7 +169,7 @@ def test_rounds_ask_the_coin_for_the_label_part_once():
         return (bare(target) + strip) / (1 - outside)
 
     assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=1e-6)
-    assert line.reason == "label part counted once, with the device's coin"
+    assert line.reason == "label part counted once, with the device's randomised response"
     without = Ledger(((replace(flip, epsilon=inf, epsilons=()), noised, *sent),), delta=DELTA)
     assert line.epsilon < 0.98 * without.row("features", "other servers").epsilon
 

@@ -52,7 +52,7 @@ def test_against_the_others_every_flip_counts(by):
         (ELSEWHERE, "as its server declares"),
         (SIMULATION, "one process played every party and had the label"),
         (UNSAID, "nobody recorded who randomised it"),
-        (OPERATOR, "the own server had the true label and randomised it itself"),
+        (OPERATOR, "the collecting organisation had the true label and randomised it itself"),
     ],
 )
 def test_the_ledger_gives_the_reason(by, said):
@@ -64,7 +64,7 @@ def test_without_a_flip_nobody_claims_one():
     for nothing in (Ledger((SENT,)), ledger(DEVICES, epsilon=inf)):
         for adversary in KNOWN:
             reason = nothing.row("label", adversary).reason
-            assert reason == "not randomised: the own server receives it as it is"
+            assert reason == "not randomised: the collecting organisation receives it as it is"
 
 
 def test_the_worst_server_speaks_for_all_and_each_for_itself():

@@ -187,7 +187,10 @@ def test_a_masked_plan_has_lines_for_one_half_its_own_and_all(
         spent = numbers.epsilon(book.row("features", "other servers", colluding=k).epsilon)
         assert re.search(rf"{who}[^%]*%[^%]*% {re.escape(spent)}", words), (who, spent)
         if k < 9:
-            assert f"with the device's coin, hidden in the total of {10 - k} servers" in words
+            assert (
+                f"with the device's randomised response, hidden in the total of {10 - k} servers"
+                in words
+            )
     assert "any 2 " not in words and "stream cipher" in words
     assert "against any 6 of the other servers together: one exchange of sums is within it" in words
     refusing = flat(run(capsys, *settings, "--features-epsilon", "0.5")[1])

@@ -242,7 +242,7 @@ def test_the_defaults_protect_features_and_say_what_they_cannot_do(
     code, out, err = run(capsys, *args)
     assert code == 0 and "Warning" not in err
     told = " ".join(out.split())
-    assert "Joining is not expected to pay: over 12 made-up populations" in told
+    assert "Joining is not expected to pay: over 12 simulated data sets" in told
     report = Path("report.html").read_text()
     assert "The model may be of no use.</strong> Joining is not expected to pay" in report
     found = outcome(capsys, *args, "--force")

@@ -13,19 +13,22 @@ _HIDES = {
     bounds.BOTH: "both noises together",
     bounds.WHOLE: "iterate noise over all rounds sent",
     bounds.ONCE: "label part counted once, the rest in every round",
-    bounds.RESPONSE: "label part counted once, with the device's coin",
+    bounds.RESPONSE: "label part counted once, with the device's randomised response",
 }
 RESTS_ON = (
     "This rests on a stream cipher and on keys that their owners keep to themselves, and on the "
     "others having added their noise."
 )
 _SERVER_REASONS = {
-    Adversary.OWN: "the own server receives them: no protection",
+    Adversary.OWN: "the collecting organisation receives them: no protection",
     Adversary.TOGETHER: "no protection",
 }
 
 
-COUNTED = "the own server has the true label, with which it evaluated the model: no protection"
+COUNTED = (
+    "the collecting organisation has the true label, with which it evaluated the model: "
+    "no protection"
+)
 
 
 def features_against_server(adversary: str) -> str:
@@ -34,13 +37,13 @@ def features_against_server(adversary: str) -> str:
 
 
 def answers_against_server(row: AnswerRow, by: str, epsilon: float) -> str:
-    """How randomised answers stand against whoever receives the report; ``by``: who tossed the
-    coins (`provenance.RANDOMISED_BY`).
+    """How randomised answers stand against whoever receives the report; ``by``: who randomised
+    them (`provenance.RANDOMISED_BY`).
     """
     if isinf(epsilon):
-        return "the own server may have had the true answers: no protection"
+        return "the collecting organisation may have had the true answers: no protection"
     coins, how = len(row.answers) + row.label, provenance.reason(by, epsilon, alone=True)
-    return how if coins == 1 else f"{coins} coins added up, each {how}"
+    return how if coins == 1 else f"{coins} randomised responses added up, each {how}"
 
 
 def answers_against_others(row: AnswerRow, sent: EventGroups, colluding: int | None) -> str:
@@ -49,7 +52,11 @@ def answers_against_others(row: AnswerRow, sent: EventGroups, colluding: int | N
         return "nothing was sent"
     if sent.counts:
         return "what hides the record alone: it was evaluated with its true answers"
-    many = "its coin" if len(row.answers) + row.label == 1 else "all its coins together"
+    many = (
+        "its randomised response"
+        if len(row.answers) + row.label == 1
+        else "all its randomised responses together"
+    )
     among = [1 if colluding is None else release.hidden_among - colluding for release in sent.sums]
     hidden = f", in the total of {min(among)} servers" if sent.sums and min(among) > 1 else ""
     return f"{many}, then what hides the record{hidden}"
@@ -91,7 +98,7 @@ def _of_training(data: str, bound: str, sent: EventGroups, colluding: int | None
         ]
         hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
         coin = bound == bounds.RESPONSE and not isinf(sent.epsilon) and not sent.released
-        tossed = ", with the device's coin" if coin else ""
+        tossed = ", with the device's randomised response" if coin else ""
         parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
     if bound == bounds.BY_REPORT:
         parts.append("what each report went into bounded by itself, then added up")

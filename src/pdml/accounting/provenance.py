@@ -13,8 +13,10 @@ _HIDDEN_REASONS: dict[str, str] = {
     SIMULATION: "as if randomised on a device: one process played every party and had the label",
 }
 _EXPOSED_REASONS: dict[str, str] = {
-    UNSAID: "nobody recorded who randomised it: the own server may have had the true label",
-    OPERATOR: "the own server had the true label and randomised it itself: no protection",
+    UNSAID: "nobody recorded who randomised it: the collecting organisation may have had the true "
+    "label",
+    OPERATOR: "the collecting organisation had the true label and randomised it itself: "
+    "no protection",
 }
 _NOTES: dict[str, str] = {
     ELSEWHERE: "{0} declares that its labels were randomised on people's devices.",
@@ -35,14 +37,14 @@ def worst(*named: str) -> str:
 
 
 def server_may_know_labels(by: str) -> bool:
-    """Whether the own server had the true labels, or nobody can say that it had not."""
+    """Whether the collecting organisation had true labels, or nobody can say that it had not."""
     return by in _EXPOSED_REASONS
 
 
 def reason(by: str, epsilon: float, *, alone: bool) -> str:
-    """How a label stands against its own server, ``alone`` or with all others."""
+    """How a label stands against whoever collected it, ``alone`` or with all others."""
     if server_may_know_labels(by):
         return _EXPOSED_REASONS[by]
     if isinf(epsilon):
-        return "not randomised: the own server receives it as it is"
+        return "not randomised: the collecting organisation receives it as it is"
     return _HIDDEN_REASONS[by] if alone else "back to the randomised response alone"

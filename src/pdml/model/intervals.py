@@ -23,12 +23,12 @@ LEVEL, _QUANTILE = 0.95, 1.959963984540054
 OF_SUMS = (
     "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
     "deviations to each side: of coefficients that are noise alone one in twenty at most has an "
-    "interval without zero, as measured on made-up populations"
+    "interval without zero, as measured on simulated data sets"
 )
 OF_CODES = (
     "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
-    "deviations to each side. The coins of people's other answers move coefficients as well, those "
-    "of their own columns farther than this says"
+    "deviations to each side. The randomised response of people's other answers moves coefficients "
+    "as well, those of their own columns farther than this says"
 )
 OF_ROUNDS = (
     "the noise of the last round alone, which is known exactly: 95% of such intervals hold what "

@@ -134,7 +134,7 @@ class Proposal:
             ),
         )
         worth = notebook.Sheet(
-            caption="What each is expected to be worth, and where 80% of rehearsals lie",
+            caption="What each is expected to be worth, with an 80% interval",
             columns=("who predicts", "right", "as an unprotected model would"),
             rows=tuple(
                 (name, share(forecast.accuracy), share(forecast.agreement))

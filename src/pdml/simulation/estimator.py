@@ -122,9 +122,9 @@ noise_decay, tolerance, label_noise, square_noise
     graph_ : the `Graph` that was used.
     proposal_ : with ``plan="auto"`` the `Proposal` whose plan was used.
     doubts_ : sentences that say why the model may be of no use, and what would make it: no plan
-    within the budget is expected to do better than a server alone, or than always saying the
-    largest class; or what was released cannot tell the model from the latter. `fit` warns of them
-    (`PrivacyUtilityWarning`).
+    within the budget is expected to do better than a server alone, or than the
+    majority-class baseline; or what was released cannot tell the model from the latter. `fit` warns
+    of them (`PrivacyUtilityWarning`).
     """
 
     _notes = (PREPROCESSING_NOTE,)

@@ -103,9 +103,9 @@ def utility_warnings(
     likely = gain is not None and gain.none >= _LIKELY
     if gain is not None and (sentences or likely):
         sentences.append(
-            f"By what was released {_GAINS[likely, gain.low > 0]} whoever always says the largest "
-            f"class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, an "
-            "interval of which about 80% hold the truth."
+            f"By what was released {_GAINS[likely, gain.low > 0]} the majority-class "
+            f"baseline: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points "
+            "(80% interval)."
         )
     return [SCALE_FIRST, *sentences] if sentences and unscaled else sentences
 

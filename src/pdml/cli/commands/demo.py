@@ -69,7 +69,7 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
     ]
     console.print_table(
         "How accurate is it?",
-        console.accuracy_table(trained.rows, totals),
+        console.accuracy_table(trained.rows, totals, linked=bool(trained.rounds)),
         f"{trained.records:,} simulated people, each with the label flipped with probability "
         f"{done.flip_probability:.0%}; "
         f"{sizes('server', graph.n, graph.n_edges, trained.rounds)}; "

@@ -193,9 +193,9 @@ def _print_outcome(
     from pdml.pages.result_page import lead, notes_of
 
     def show() -> None:
-        console.print_table(
-            study.title, console.accuracy_table(outcome.rows, ()), lead(study, outcome)
-        )
+        linked = outcome.contract.plan.method == "rounds"
+        table = console.accuracy_table(outcome.rows, (), linked=linked)
+        console.print_table(study.title, table, lead(study, outcome))
         console.print_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
         console.print_text("", *notes_of(outcome))
         console.print_files(files)

@@ -228,7 +228,7 @@ def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
         hint = ""  # the leak is named below
     console.print_table(
         "How accurate is it?",
-        console.accuracy_table(trained.rows, totals),
+        console.accuracy_table(trained.rows, totals, linked=bool(trained.rounds)),
         table_lead(trained),
         f"Accuracy: {measured_on(trained)}{hint}.",
     )

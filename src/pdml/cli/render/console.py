@@ -266,31 +266,35 @@ def _plain(cell: Words) -> str:
 def accuracy_table(
     servers: Sequence[tuple[str, int, int, float | None]],
     totals: Sequence[tuple[str, float | None]],
+    *,
+    linked: bool,
 ) -> Grid:
     """One row per server (name, records, links, accuracy), then the rows everybody looks for; no
-    accuracies without totals.
+    accuracies without totals, and no links where all servers sent one total (``linked``).
     """
-    columns = ("server", "records", "links", "accuracy")[: 4 if totals else 3]
-    has_accuracy = any(
-        accuracy is not None for _, _, _, accuracy in servers
-    )  # of sums there is one model
+    columns = {"server": True, "records": True, "links": linked, "accuracy": bool(totals)}
+
+    def keep(*cells: Words) -> list[Words]:
+        return [cell for cell, wanted in zip(cells, columns.values(), strict=True) if wanted]
+
+    has_accuracy = any(row[3] is not None for row in servers)  # of sums there is one model
     visible_servers = servers if len(servers) <= MOST_SERVERS else servers[: MOST_SERVERS // 2]
-    rows: list[tuple[Words, ...]] = [
-        (
+    rows = [
+        keep(
             name,
             numbers.count(records),
             str(links),
             numbers.percent(accuracy) if has_accuracy else "",
-        )[: len(columns)]
+        )
         for name, records, links, accuracy in visible_servers
     ]
     if len(visible_servers) < len(servers):
-        more = (f"... and {len(servers) - len(visible_servers)} more", "dim")
-        rows.append((more, "", "", "")[: len(columns)])
-    rows += [
-        ((name, "bold"), "", "", (numbers.percent(accuracy), "bold")) for name, accuracy in totals
-    ]
-    return Grid(columns, rows)
+        rows.append(
+            keep((f"... and {len(servers) - len(visible_servers)} more", "dim"), "", "", "")
+        )
+    for name, accuracy in totals:
+        rows.append(keep((name, "bold"), "", "", (numbers.percent(accuracy), "bold")))
+    return Grid([name for name, wanted in columns.items() if wanted], rows)
 
 
 def print_privacy(lines: "Iterable[LedgerRow]", *sentences: str, heading: str = PEOPLE) -> None:

@@ -16,16 +16,16 @@ from pdml.planning.training_plan import TrainingPlan
 
 _APART = {
     "alone": "a server that keeps its own reports to itself",
-    "majority": "whoever always says the largest class",
+    "majority": "the majority-class baseline",
 }
 
 
 def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
-    """Whether joining is expected to pay, from shares of right answers in the same rehearsals."""
+    """Whether joining is expected to pay, from shares of right answers in one utility forecast."""
     gain = joint.mean() - apart.mean()
     how = "not expected to pay" if gain <= 0 else "expected to pay"
     little = " little" if 0 < gain < LITTLE else ""
-    where = "on public records" if public else f"over {len(joint)} made-up populations"
+    where = "on public records" if public else f"over {len(joint)} simulated data sets"
     better = int(np.sum(joint.mean(axis=1) > apart.mean(axis=1)))
     often = "" if public else f", and is ahead in {better} of them"
     return (
@@ -117,8 +117,8 @@ def _of_answers(sizes: Sizes) -> list[str]:
     *rest, last = names
     which = f"{', '.join(rest)} and {last}" if rest else last
     return [
-        f"of {which} servers have only what chance made of the answers: the rehearsals toss these "
-        "coins, too"
+        f"of {which} servers have only randomised answers: the utility forecast randomises "
+        "them, too"
     ]
 
 
