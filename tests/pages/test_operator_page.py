@@ -19,8 +19,7 @@ from pdml.collector.intake.intake import Summary
 from pdml.collector.storage.records import State
 from pdml.formatting import markup, numbers
 from pdml.mechanisms.label_flip import WORD, threshold
-from pdml.pages.operator_numbers import estimates, preview
-from pdml.pages.operator_page import render
+from pdml.pages.operator_page import estimates, preview, render
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 

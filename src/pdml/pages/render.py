@@ -1,13 +1,29 @@
-"""The templates of this room, and how numbers are written in them."""
+"""The templates of pages, and how numbers and rows of the ledger are written in them."""
 
 from math import isfinite, isinf
 from typing import Any
 
+from pdml.accounting import LedgerRow
+from pdml.accounting.ledger_display import ADVERSARY_NAMES
 from pdml.formatting import markup, numbers
-from pdml.pages import ledger_table
+
+HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing
+
+
+def sure(row: LedgerRow) -> str:
+    """What somebody at even odds can come to believe, in words that hold for every row."""
+    if isinf(row.epsilon):
+        return "nothing keeps them from being certain"
+    most = numbers.certainty(row.certainty)
+    if row.certainty >= HARDLY:
+        return f"at even odds before, {most} sure after: practically no protection"
+    but = f", but for a chance of {numbers.delta(row.delta)}" if row.delta else ""
+    return f"at even odds before, at most {most} sure after{but}"
+
 
 _TEMPLATES = markup.templates("pdml.pages")
-_TEMPLATES.globals |= {"numbers": numbers, "lines": ledger_table}
+_TEMPLATES.globals |= {"numbers": numbers, "ADVERSARY_NAMES": ADVERSARY_NAMES}
+_TEMPLATES.globals |= {"sure": sure, "HARDLY": HARDLY}
 _TEMPLATES.tests["infinite"] = isinf
 _TEMPLATES.tests["known"] = lambda value: value is not None and isfinite(value)
 

@@ -11,7 +11,7 @@ from pdml.accounting.kinds import Method
 from pdml.accounting.provenance import DEVICES, note
 from pdml.consortium.outcome import SINGLE_DOMAIN
 from pdml.formatting import numbers
-from pdml.pages.charts.coefficients import coefficient_figure
+from pdml.pages.charts.training_charts import coefficient_figure
 from pdml.pages.training_page import Page, ServerRow, render
 
 if TYPE_CHECKING:

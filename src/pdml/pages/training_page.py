@@ -15,7 +15,7 @@ from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
 from pdml.numerics.sums.expected_accuracy import Expectation
-from pdml.pages.charts import network, network_layout, training_charts
+from pdml.pages.charts import network, training_charts
 from pdml.pages.charts.svg import Figure
 from pdml.pages.evaluation_text import Assessment
 from pdml.pages.render import document
@@ -151,9 +151,7 @@ class Page:
         if self.signed:
             places = network.circle(self.n_servers)
         else:
-            places = [
-                (x, y) for x, y in network_layout.positions(self.n_servers, self.edges).tolist()
-            ]
+            places = [(x, y) for x, y in network.positions(self.n_servers, self.edges).tolist()]
             caption = (
                 "The closer two servers are drawn, the fewer links lie between them. " + caption
             )

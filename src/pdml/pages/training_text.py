@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pdml
 from pdml.accounting.kinds import Adversary, Data
 from pdml.formatting import numbers
-from pdml.pages.charts.coefficients import coefficient_figure
+from pdml.pages.charts.training_charts import coefficient_figure
 from pdml.pages.evaluation_text import REFERENCE, Assessment
 from pdml.pages.training_page import Page, ServerRow
 from pdml.simulation import demo_training as demonstration

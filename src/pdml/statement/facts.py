@@ -22,7 +22,8 @@ from pdml.formatting import numbers
 from pdml.numerics import coded_rows
 from pdml.numerics.admm.labels import keep_weight
 from pdml.numerics.sums.expected_accuracy import Expectation
-from pdml.pages import ledger_table
+from pdml.pages.render import HARDLY
+from pdml.pages.render import sure as how_sure
 from pdml.planning.training_plan import TrainingPlan
 from pdml.statement.document import Card
 from pdml.study import Study, Wording, study_summary
@@ -322,8 +323,8 @@ class Facts:
                 if row is None:
                     yield self._unplanned(name, data, adversary, colluding)
                 else:
-                    weak = isinf(row.epsilon) or row.certainty >= ledger_table.HARDLY
-                    yield Card(name, epsilon(row, "ε"), ledger_table.sure(row), weak)
+                    weak = isinf(row.epsilon) or row.certainty >= HARDLY
+                    yield Card(name, epsilon(row, "ε"), how_sure(row), weak)
 
     def _unplanned(self, name: str, data: str, adversary: str, colluding: int | None) -> Card:
         """What is known where each job brings its own plan: the menu and the budget."""
@@ -374,7 +375,7 @@ class Facts:
                 if (row := self.row(data, adversary, colluding)) is not None:
                     subject = title(self.subject(data, adversary))
                     delta = "–" if isinf(row.epsilon) else numbers.delta(row.delta)
-                    sure = ledger_table.sure(row)
+                    sure = how_sure(row)
                     against = whom(adversary, colluding)
                     yield subject, against, epsilon(row), delta, sure, row.reason
 
@@ -417,13 +418,13 @@ class Facts:
         """What coalitions learn of the label and of a record."""
         for k in self.sizes:
             rows = [self.coalition(data, k) for data in LIMITED]
-            cells = [cell for row in rows if row for cell in (epsilon(row), ledger_table.sure(row))]
+            cells = [cell for row in rows if row for cell in (epsilon(row), how_sure(row))]
             yield self.coalition_name(k), *cells
         cells = []
         for data in LIMITED:
             if (row := self.row(data, TOGETHER)) is not None:
                 of = f" of {self.subject(data, TOGETHER)}" if data == "features" else ""
-                sure = ledger_table.sure(row) + (of if isinf(row.epsilon) else "")
+                sure = how_sure(row) + (of if isinf(row.epsilon) else "")
                 cells += [epsilon(row), sure]
         yield "the collecting organisation and any others", *cells
 
@@ -434,7 +435,7 @@ class Facts:
             rows.append(("the collecting organisation and any others", self.row(data, TOGETHER)))
             for name, row in rows:
                 if row is not None:
-                    yield title(self.subject(data)), name, epsilon(row), ledger_table.sure(row)
+                    yield title(self.subject(data)), name, epsilon(row), how_sure(row)
 
     def spending(self) -> Iterator[tuple[str, str]]:
         """What the counted trainings would spend: against whom, and how much of each data."""
@@ -502,7 +503,7 @@ class Facts:
     def _residual(self, data: str, adversary: str, colluding: int | None) -> str:
         row = self.row(data, adversary, colluding)
         if row is not None:
-            return f"{epsilon(row, 'ε')}: {ledger_table.sure(row)}"
+            return f"{epsilon(row, 'ε')}: {how_sure(row)}"
         bound = self.ceiling(data, colluding) if adversary == OTHERS else self.device_limit(data)
         if bound is None:
             return "no limit"

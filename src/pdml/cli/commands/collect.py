@@ -88,7 +88,6 @@ def serve(
     from pdml.collector.http.serving import Settings, serve_study
     from pdml.device.page import render
     from pdml.pages import operator_page
-    from pdml.pages.operator_numbers import preview
     from pdml.study import Study
     from pdml.study.study_summary import weaknesses
 
@@ -135,7 +134,9 @@ def serve(
             server,
             page=page.html,
             page_headers=page.headers,
-            operator=lambda summary: operator_page.render(summary, preview(contract, summary)),
+            operator=lambda summary: operator_page.render(
+                summary, operator_page.preview(contract, summary)
+            ),
             database=db,
             keys=keys,
             settings=settings,
