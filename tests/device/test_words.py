@@ -174,7 +174,7 @@ def test_nothing_is_said_that_some_epsilon_would_make_false(study: Study) -> Non
     page = " ".join(render(study).html.decode().split())
     for sentence in FALSE:
         assert sentence not in page
-    assert "it may or may not be your true answer" in page
+    assert "what is sent may or may not be your true answer" in page
 
 
 @pytest.mark.parametrize("label", [0, 1])
