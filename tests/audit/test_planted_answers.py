@@ -33,11 +33,11 @@ def told_apart(name, runs=RUNS, trainings=1):
 
 def test_nothing_is_found_where_nothing_is_wrong():
     assert told("status").passed and told("habit").passed and told("label and answers").passed
-    assert told_apart("one answer", trainings=4).passed  # one coin for all of them
+    assert told_apart("one answer", trainings=4).passed  # one draw for all of them
 
 
-def test_one_coin_for_all_answers(monkeypatch):
-    """Whoever knows one answer knows how the coin fell for the others."""
+def test_one_draw_for_all_answers(monkeypatch):
+    """Whoever knows one answer knows how the draw fell for the others."""
 
     def alike(label, micro_epsilon, classes, answers):
         said = memo.draw(label, micro_epsilon, classes)
@@ -59,9 +59,9 @@ def test_the_epsilon_of_another_answer(monkeypatch):
     assert not told("habit", 3_000).passed
 
 
-def test_a_coin_of_the_wrong_epsilon(monkeypatch):
+def test_a_draw_of_the_wrong_epsilon(monkeypatch):
     real = memo.draw
-    twice = lambda level, micro, many: real(level, 2 * micro, many)  # noqa: E731
+    twice = lambda level, micro, many, by: real(level, 2 * micro, many, by)  # noqa: E731
     monkeypatch.setattr(memo, "draw", twice)
     assert not told("status").passed and not told("habit", 3_000).passed
     assert not told_apart("one of two").passed

@@ -74,7 +74,7 @@ def test_good_reports_match_the_document_and_bad_ones_do_not():
         {"id": "x"},
         {"study": "0" * 64},
         {"features": "short"},
-        {"version": 1},
+        {"version": 2},
         {"consent": "0" * 64, "consent_version": "1"},
     ):
         assert not validator.is_valid(json.loads(report(**changes)))
