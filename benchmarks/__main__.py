@@ -23,7 +23,7 @@ from benchmarks.problems import HARD, adult_records, federation, reference
 from benchmarks.sums import many, sums_rows, sums_speed
 from benchmarks.table import table_speed
 from benchmarks.timing import fresh_process, interleaved
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 from pdml.accounting import Budget, Ledger
 from pdml.mechanisms.randomness import ITERATES, Simulated
 from pdml.numerics.admm import steps
@@ -89,7 +89,7 @@ def adult_speed():
                 )
                 work = (trained.inside.passes / servers_rounds, trained.inside.hessians / 10)
                 lines.append((storage, mode, name, *cells, *work))
-        whole = PDMLClassifier(1.0, fit_intercept=False, plan=HARD, random_state=0)
+        whole = PDMLClassifier(1.0, encoding=Encoding(intercept=False), plan=HARD, random_state=0)
         with threadpool_limits(1):
             medians = interleaved(
                 {

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.declared import summed
 from benchmarks.doubts import one_hot
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 
 # records, servers, columns, classes
 SIZES = (
@@ -66,15 +66,15 @@ def trained(seed, each):
                 continue
             model = PDMLClassifier(
                 n_servers=servers,
-                feature_scales=scales,
+                encoding=Encoding(scales=scales),
                 random_state=drawn,
-                method="sums",
+                plan={"method": "sums"},
                 colluding=colluding,
             ).fit(x[:records], y[:records])
             right = model.score(x[records:], y[records:])
             lead = right - max(np.mean(y[records:] == k) for k in range(classes))
             told = model.model_.expected.accuracy
-            yield lead, bool(model.doubts_), model._gain, right, told, classes
+            yield lead, bool(model.doubts_), model.result_.gain, right, told, classes
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 
 warnings.simplefilter("ignore")
 _MANY_CLASSES = ("letter", "marketing", "movement_libras")  # which take long and cannot be learnt
@@ -60,13 +60,13 @@ def trained(x, y, scales, seed, settings):
     """
     order = np.random.default_rng(seed).permutation(len(y))
     tested, kept = np.split(order, [len(y) // 3])
-    model = PDMLClassifier(random_state=seed, feature_scales=scales or None, **settings)
+    model = PDMLClassifier(random_state=seed, encoding=Encoding(scales=scales or None), **settings)
     model.fit(x.iloc[kept], y[kept])
     right = model.score(x.iloc[tested], y[tested])
     largest = max(np.mean(y[tested] == each) for each in np.unique(y))
     told = model.model_.expected
     lead, classes = right - largest, len(model.classes_)
-    return lead, bool(model.doubts_), model._gain, right, told and told.accuracy, classes
+    return lead, bool(model.doubts_), model.result_.gain, right, told and told.accuracy, classes
 
 
 def declared(first, many, settings):

@@ -3,12 +3,12 @@
 import warnings
 
 import numpy as np
+from pdml.simulation.resolve_plan import utility_warnings
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from benchmarks.problems import adult_records
-from pdml import PDMLClassifier
-from pdml.simulation.resolve_plan import utility_warnings
+from pdml import Encoding, PDMLClassifier
 
 # records, servers, columns
 SIZES = (
@@ -70,7 +70,11 @@ def judged(model, x, y, test_x, test_y):
         model.fit(x, y)
     classes, counts = np.unique(y, return_counts=True)
     gain = model.score(test_x, test_y) - np.mean(test_y == classes[counts.argmax()])
-    return [] if model._gain is None else [(bool(utility_warnings(None, model._gain)), gain)]
+    return (
+        []
+        if model.result_.gain is None
+        else [(bool(utility_warnings(None, model.result_.gain)), gain)]
+    )
 
 
 def synthetic(each, seed):
@@ -81,7 +85,9 @@ def synthetic(each, seed):
             x, y, scales = people(rng, records + TESTED, width)
             drawn = int(rng.integers(10**6))
             if len(set(y[:records])) == 2:
-                model = PDMLClassifier(n_servers=servers, feature_scales=scales, random_state=drawn)
+                model = PDMLClassifier(
+                    n_servers=servers, encoding=Encoding(scales=scales), random_state=drawn
+                )
                 yield from judged(model, x[:records], y[:records], x[records:], y[records:])
 
 
@@ -91,7 +97,7 @@ def breast_cancer(splits):
     scales = [tuple(float(f"{v:.0e}") for v in (np.median(c), np.std(c))) for c in x.T]
     for seed in range(splits):
         x0, x1, y0, y1 = train_test_split(x, y, test_size=0.3, random_state=seed, stratify=y)
-        model = PDMLClassifier(n_servers=5, feature_scales=scales, random_state=seed)
+        model = PDMLClassifier(n_servers=5, encoding=Encoding(scales=scales), random_state=seed)
         yield from judged(model, x0, y0, x1, y1)
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 from pdml.accounting import Budget
 from pdml.encoding import scaling
 from pdml.mechanisms.label_flip import flip_labels
@@ -223,8 +223,8 @@ def tutorial(seed, records=6000, tested=20_000):
     tired = rng.normal(age / 20 + shifts, 2) > 7.5
     table = pd.DataFrame({"age": age, "shifts": shifts, "sex": sex})
     declared = {
-        "feature_scales": {"age": (60, 25), "shifts": (5, 3)},
-        "feature_levels": {"sex": ["female", "male"]},
+        "scales": {"age": (60, 25), "shifts": (5, 3)},
+        "levels": {"sex": ["female", "male"]},
     }
     return table, np.where(tired, "yes", "no"), records, declared
 
@@ -237,14 +237,16 @@ def real(name, records, seed):
     if name == "splice":
         letters = list("1234")
         table = table.astype(int).astype(str).astype(pd.CategoricalDtype(letters))
-        return table, y[order], records, {"feature_levels": dict.fromkeys(table, letters)}
+        return table, y[order], records, {"levels": dict.fromkeys(table, letters)}
     scale = zip(table, table.mean(), table.std(), strict=True)
-    return table, y[order], records, {"feature_scales": {c: (m, s) for c, m, s in scale}}
+    return table, y[order], records, {"scales": {c: (m, s) for c, m, s in scale}}
 
 
 def train(table, y, records, declared, seed):
     """What the estimator expects of its model, with the truth; None where it trains by rounds."""
-    model = PDMLClassifier(random_state=seed, n_servers=3, epsilon=1.0, **declared)
+    model = PDMLClassifier(
+        random_state=seed, n_servers=3, epsilon=1.0, encoding=Encoding(**declared)
+    )
     model.fit(table[:records], y[:records])
     expected = model.model_.expected
     if expected is None:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.problems import adult_records, federation, reference
 from benchmarks.timing import interleaved
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 from pdml.mechanisms.randomness import Secure
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_fit
@@ -54,7 +54,7 @@ def sums_speed():
     """Rows of a table: storage, records, what is measured, ms, ms of the reference, ratio."""
     for storage in ("csr", "dense"):
         x, y = adult_records(storage)
-        settings = {"fit_intercept": False, "plan": PLAN, "random_state": 0}
+        settings = {"encoding": Encoding(intercept=False), "plan": PLAN, "random_state": 0}
         whole = PDMLClassifier(1.0, randomness="secure", **settings)
         sides = {
             "reference": lambda x=x, y=y: reference(x, y),

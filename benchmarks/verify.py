@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from pdml.accounting import Budget, event_codec
-from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.result_folder import write_result
 from pdml.consortium.verification import verify_result
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.exact_gaussian import round_to_grid
 from pdml.node.crypto.signing import Identity
+from pdml.node.job.job_result import assemble
 from pdml.node.protocol import signed_statement, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm.graph import build

@@ -21,7 +21,7 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from pdml import PDMLClassifier, TrainingPlan
+from pdml import Encoding, PDMLClassifier, TrainingPlan
 from pdml.errors import PrivacyUtilityWarning
 from pdml.research.datasets import waveform
 
@@ -32,7 +32,7 @@ rng = np.random.default_rng(0)
 
 SCALES = [(2, 2)] * 21  # a typical value of every column, and a spread that most lie within
 x, y = waveform(SERVERS * RECORDS, rng)
-others = waveform(4000, rng)  # made-up too, so that measuring on them costs nobody anything
+others = waveform(4000, rng)  # simulated too, so that measuring on them costs nobody anything
 owner = np.repeat(np.arange(SERVERS), RECORDS)
 
 # %% [markdown]
@@ -44,18 +44,20 @@ owner = np.repeat(np.arange(SERVERS), RECORDS)
 # because one training is one draw of the noise.
 
 # %%
-JOINT = {"n_servers": SERVERS, "feature_scales": SCALES}
+JOINT = {"n_servers": SERVERS, "encoding": Encoding(scales=SCALES)}
 SETTINGS = {"all others": None, "5 of them": 5, "1 of them": 1}
-shared, house, coalitions = {}, {}, {}
+shared, own, coalitions = {}, {}, {}
 for name, colluding in SETTINGS.items():
     planned = PDMLClassifier(**JOINT, colluding=colluding, random_state=0)
     planned.fit(x, y, servers=owner)
-    again = {**JOINT, "plan": planned.proposal_.plan, "house": True}
+    again = {**JOINT, "plan": planned.proposal_.plan, "local_models": True}
     trainings = [
         PDMLClassifier(**again, random_state=seed).fit(x, y, servers=owner) for seed in range(SEEDS)
     ]
     shared[name] = [fitted.score(*others) for fitted in trainings]
-    house[name] = [np.mean(m.predict(others[0]) == others[1]) for f in trainings for m in f.house_]
+    own[name] = [
+        np.mean(m.predict(others[0]) == others[1]) for f in trainings for m in f.local_models_
+    ]
     coalitions[name] = [line.epsilon for line in planned.privacy_.coalitions("features")]
     print(f"{name} might collude: {np.mean(shared[name]):.1%} right")
     for doubt in planned.doubts_:
@@ -67,27 +69,26 @@ for name, colluding in SETTINGS.items():
 # An organisation that keeps its reports to itself needs no noise on sums, and has a hundred
 # records. Its people's labels are randomised all the same: it never sees the true ones.
 #
-# There is something in between: a model *for the house* (`house=True`), from an organisation's own
-# exact sums and what the others released. Using it inside releases nothing more; whoever shares it
-# shares exact sums.
+# There is something in between: a *local model*, from an organisation's own exact sums and what the
+# others released. Using it inside releases nothing more; whoever shares it shares exact sums.
 
 # %%
 NO_NOISE = TrainingPlan(method="sums", label_noise=0, square_noise=0)
 alone = [
-    PDMLClassifier(n_servers=2, plan=NO_NOISE, feature_scales=SCALES, random_state=0)
+    PDMLClassifier(n_servers=2, plan=NO_NOISE, encoding=Encoding(scales=SCALES), random_state=0)
     .fit(x[owner == server], y[owner == server])
     .score(*others)
     for server in range(SERVERS)
 ]
 majority = max(np.mean(others[1] == label) for label in np.unique(y))
-print(f"each alone: {np.mean(alone):.1%} right; always the larger class: {majority:.1%}")
+print(f"each alone: {np.mean(alone):.1%} right; majority-class baseline: {majority:.1%}")
 for name in SETTINGS:
-    print(f"{name} might collude: in the house {np.mean(house[name]):.1%} right")
+    print(f"{name} might collude: local models {np.mean(own[name]):.1%} right")
 
 # %% [markdown]
 # ## What it costs to be wrong about it
 #
-# The ledger has a line for every size of coalition. Where one was thought to collude and nine do,
+# The ledger has a row for every size of coalition. Where one was thought to collude and nine do,
 # people's features are less protected than was promised, by as much as the right picture shows; and
 # never without any protection, because the victim's own organisation still added its share.
 
@@ -95,9 +96,9 @@ for name in SETTINGS:
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
 places = np.arange(len(SETTINGS))
 left.bar(places - 0.2, [np.mean(v) for v in shared.values()], 0.38, label="the shared model")
-left.bar(places + 0.2, [np.mean(v) for v in house.values()], 0.38, label="for the house")
+left.bar(places + 0.2, [np.mean(v) for v in own.values()], 0.38, label="local models")
 left.axhline(np.mean(alone), color="black", linestyle="--", label="each alone")
-left.axhline(majority, color="grey", linestyle=":", label="the larger class")
+left.axhline(majority, color="grey", linestyle=":", label="majority-class baseline")
 left.set_xticks(places, SETTINGS)
 left.set(ylim=(0.5, 1), xlabel="who might collude", ylabel="right on new records")
 left.legend(frameon=False, loc="upper left", ncols=2)
@@ -111,4 +112,4 @@ figure.savefig("consortium.svg")
 
 # %% [markdown]
 # Between real organisations: [the consortium](../guide/consortium.md). Why a total can be hidden:
-# [one exchange of totals](../concepts/sums.md).
+# [sufficient statistics](../concepts/sums.md).

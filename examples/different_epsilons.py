@@ -11,7 +11,7 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 from pdml.errors import PrivacyUtilityWarning
 from pdml.research.datasets import waveform
 
@@ -34,7 +34,7 @@ others = waveform(4000, rng)
 # %%
 MENU = (0.4, 1.0, 2.0)
 chosen = rng.choice(MENU, size=RECORDS, p=[0.3, 0.3, 0.4])
-fitted = PDMLClassifier(n_servers=SERVERS, feature_scales=SCALES, random_state=0)
+fitted = PDMLClassifier(n_servers=SERVERS, encoding=Encoding(scales=SCALES), random_state=0)
 fitted.fit(x, y, epsilons=chosen)
 print(f"{fitted.score(*others):.1%} right on new records")
 own = fitted.privacy_.person_rows()
@@ -61,7 +61,7 @@ SEEDS = 5
 
 def right(epsilons):
     """How often models are right on new records, one for each seed."""
-    settings = {"n_servers": SERVERS, "feature_scales": SCALES}
+    settings = {"n_servers": SERVERS, "encoding": Encoding(scales=SCALES)}
     planned = PDMLClassifier(**settings, random_state=0).fit(x, y, epsilons=epsilons)
     plan = planned.proposal_.plan
     return [

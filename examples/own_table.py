@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pdml import PDMLClassifier, load_model
+from pdml import Encoding, PDMLClassifier, load_model
 from pdml.errors import PrivacyUtilityWarning
 
 table = load_breast_cancer(as_frame=True)
@@ -64,7 +64,7 @@ x, x_test, y, y_test = train_test_split(
 
 # %%
 CLASSES = ["benign", "malignant"]
-SETTINGS = {"n_servers": 5, "feature_scales": DECLARED, "classes": CLASSES}
+SETTINGS = {"n_servers": 5, "encoding": Encoding(scales=DECLARED), "classes": CLASSES}
 fitted = PDMLClassifier(**SETTINGS, random_state=0).fit(x, y)
 majority = max(np.mean(y_test == each) for each in CLASSES)
 unprotected = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y).score(x_test, y_test)

@@ -6,10 +6,10 @@ from math import inf, sqrt
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger, last_safe_round, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.errors import BudgetExceeded, InvalidInput
@@ -221,7 +221,7 @@ TIGHT = Budget(features_epsilon=2.0)
 
 
 def classifier(**changes):
-    return PDMLClassifier(
+    return make_classifier(
         **(
             {"n_servers": 3, "topology": "ring", "random_state": 0, "budget": TIGHT}
             | {"plan": TrainingPlan(), "rounds": 60}
@@ -232,16 +232,16 @@ def classifier(**changes):
 
 def test_a_run_beyond_the_budget_is_refused_before_it_starts():
     seen = []
-    fitted = classifier(on_round=lambda t, rounds: seen.append(t))
+    fitted = classifier()
     with pytest.raises(BudgetExceeded, match="the last safe round is"):
-        fitted.fit(*data())
+        fitted.fit(*data(), on_round=lambda t, rounds: seen.append(t))
     assert not seen and not hasattr(fitted, "model_") and not hasattr(fitted, "privacy_")
 
 
 def test_an_open_ended_run_stops_at_the_last_safe_round():
     seen = []
-    fitted = classifier(open_ended=True, on_round=lambda t, rounds: seen.append((t, rounds))).fit(
-        *data()
+    fitted = classifier(open_ended=True).fit(
+        *data(), on_round=lambda t, rounds: seen.append((t, rounds))
     )
     free = classifier(budget=None).fit(*data())
     safe = free.privacy_.last_safe_round(TIGHT)

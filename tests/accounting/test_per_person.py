@@ -7,11 +7,11 @@ from math import inf
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from pdml import PDMLClassifier
 from pdml.accounting import Ledger, Reports
 from pdml.accounting.events import (
     AnswerFlipped,
@@ -268,7 +268,7 @@ def test_the_estimator_keeps_the_order_of_its_input():
     x = rng.normal(size=(300, 3))
     epsilons = rng.choice([0.5, 1.0, 4.0], 300)
     servers = rng.integers(0, 3, 300)
-    fitted = PDMLClassifier(n_servers=3, topology="ring", rounds=4, random_state=0).fit(
+    fitted = make_classifier(n_servers=3, topology="ring", rounds=4, random_state=0).fit(
         x, x[:, 0] > 0, epsilons=epsilons, servers=servers
     )
     lines = fitted.privacy_.person_rows()

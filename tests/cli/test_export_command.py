@@ -7,9 +7,10 @@ import joblib
 import numpy as np
 import onnxruntime
 import pytest
+from estimators import make_classifier
 from running import run
 
-from pdml import PDMLClassifier, load_model
+from pdml import load_model
 from pdml.research.datasets import twonorm
 
 
@@ -17,7 +18,7 @@ from pdml.research.datasets import twonorm
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.chdir(tmp_path)
     x, y = twonorm(200, np.random.default_rng(0))
-    PDMLClassifier(n_servers=2, rounds=2, random_state=0).fit(x, y).model_.save("model.json")
+    make_classifier(n_servers=2, rounds=2, random_state=0).fit(x, y).model_.save("model.json")
     return x
 
 

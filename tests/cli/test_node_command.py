@@ -233,8 +233,8 @@ def test_training_a_study_refuses_in_one_sentence(kit, capsys, arguments, reason
 
 
 def test_a_study_is_trained_in_one_process(kit, capsys):
-    from pdml.consortium.outcome import SINGLE_DOMAIN, THIS_JOB
     from pdml.model.model import load_model
+    from pdml.training.result import SINGLE_DOMAIN, THIS_JOB
 
     folders = []
     for name in ("alice", "bob"):

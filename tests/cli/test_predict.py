@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from estimators import make_classifier
 from running import PDML, run
 
-from pdml import PDMLClassifier, load_model
+from pdml import load_model
 from pdml.encoding.encoder import Encoder
 from pdml.tables import read_table
 
@@ -145,7 +146,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_model_of_the_estimator_without_an_encoder(capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
-    fitted = PDMLClassifier(n_servers=3, rounds=3, random_state=1).fit(frame, frame["a"] > 0)
+    fitted = make_classifier(n_servers=3, rounds=3, random_state=1).fit(frame, frame["a"] > 0)
     fitted.model_.save("plain.json")
     frame[["b", "a"]].to_csv("plain.csv", index=False)
     assert run(capsys, "predict", "plain.json", "plain.csv")[1].split()[1:] == list(

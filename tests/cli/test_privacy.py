@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 
 from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
@@ -148,7 +149,7 @@ def test_a_smaller_epsilon_of_somebody_else_costs_more(capsys: pytest.CaptureFix
 
 def test_a_model_says_what_it_has_spent(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(60, 2))
-    fitted = PDMLClassifier(n_servers=3, rounds=3, random_state=0).fit(x, x[:, 0] > 0)
+    fitted = make_classifier(n_servers=3, rounds=3, random_state=0).fit(x, x[:, 0] > 0)
     path = tmp_path / "model.json"
     fitted.model_.save(path)
     answer = told(capsys, str(path))

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from estimators import make_classifier
 from federation import NAMES, freeze, study_of
 from running import run
 
-from pdml import PDMLClassifier, TrainingPlan
+from pdml import TrainingPlan
 from pdml.pages.result_page import training_page
 from pdml.pages.training_page import write
 from pdml.simulation import study_training
@@ -141,7 +142,7 @@ def test_of_the_estimator(
     settings = {"n_servers": 3, "plan": plan, "random_state": 1, "randomness": randomness}
     models = []
     for k in range(2):
-        model = PDMLClassifier(fit_intercept=bias, classes=range(classes), **settings).fit(x, y)
+        model = make_classifier(intercept=bias, classes=range(classes), **settings).fit(x, y)
         model.model_.save(tmp_path / f"{k}.json")
         models.append(model)
         x[5], y[5] = 9.0, (y[5] + 1) % classes

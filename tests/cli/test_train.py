@@ -20,11 +20,11 @@ from pdml.cli.commands.train_study import train_study
 from pdml.cli.commands.train_table import train_table
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.pipeline import Pipeline
-from pdml.simulation.simulation import Simulation
+from pdml.simulation.simulation import SimulationSettings, simulate
 from pdml.simulation.table_records import CLASSES_LEAK
 from pdml.simulation.table_training import SERVERS
-from pdml.simulation.training_result import PAGE_LEAK
 from pdml.tables import Table
+from pdml.training.result import PAGE_LEAK
 
 DECLARED = ["--range", "age=18:100", "--range", "bmi=10:60", "--levels", "sex=female,male"]
 ROLES = ["--ignore", "id", "--ignore", "hospital", "--ignore", "wish"]
@@ -222,12 +222,17 @@ def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
     x = encoder.encode(
         Table(columns={name: table[name].to_numpy() for name in ("age", "sex", "bmi")})
     )
-    settings = {"n_servers": 4, "topology": "ring", "norm_bound": 2, "random_state": 3}
-    fitted = Simulation(rounds=5, noise_scale=0.5, classes=(False, True), **settings).simulate(
-        Pipeline(encoder=encoder, norm_bound=2), x, (table["diagnosis"] == "yes").to_numpy()
+    settings = SimulationSettings(
+        plan={"rounds": 5, "noise_scale": 0.5},
+        classes=(False, True),
+        n_servers=4,
+        topology="ring",
+        random_state=3,
     )
-    np.testing.assert_array_equal(load_model("model.json").coefficients, fitted.coef_)
-    assert load_model("model.json").privacy == fitted.model_.privacy
+    truth = (table["diagnosis"] == "yes").to_numpy()
+    model = simulate(settings, Pipeline(encoder=encoder, norm_bound=2), x, truth).result.model
+    np.testing.assert_array_equal(load_model("model.json").coefficients, model.coefficients)
+    assert load_model("model.json").privacy == model.privacy
 
 
 def test_the_defaults_protect_features_and_say_what_they_cannot_do(

@@ -7,11 +7,11 @@ import pytest
 from consortium import NAMES
 from results import SHORT, Studied, bent, sentences, verified
 
-from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.result_folder import write_result
 from pdml.errors import PeerError
+from pdml.node.job.job_result import assemble
 from pdml.node.protocol import equivocation, signed_statement, wire_messages
 from pdml.node.storage.journal import Journal
-from pdml.pages.result_page import result_page
 from pdml.study.schema import template
 
 
@@ -67,7 +67,7 @@ def test_who_says_two_things_is_named_and_proved(two_faced, told_by, tmp_path, h
     result = assemble(two_faced.study, two_faced.contract, told_by)
     (found,) = result.mismatches
     assert (found.sender, found.receiver, found.round) == ("bob", "carol", 2)
-    write_result(tmp_path / "result", result, result_page, {"bob": shown(two_faced, *hearers)})
+    write_result(tmp_path / "result", result, {"bob": shown(two_faced, *hearers)})
     verdict = verified(tmp_path / "result")
     assert [each.sender for each in verdict.equivocated] == ["bob"]
     (problem,) = [p for p in verdict.problems if p.kind == "equivocation"]
@@ -78,7 +78,7 @@ def test_who_says_two_things_is_named_and_proved(two_faced, told_by, tmp_path, h
 
 def test_without_the_signature_it_is_one_word_against_another(two_faced, told_by, tmp_path):
     result = assemble(two_faced.study, two_faced.contract, told_by)
-    write_result(tmp_path / "result", result, result_page)
+    write_result(tmp_path / "result", result)
     told = sentences(tmp_path / "result")
     assert "carol has not shown it" in told and "equivocated" not in told
 
@@ -106,7 +106,7 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
     }
     for number, (said, data) in enumerate(cases.items()):
         name = "carol" if "about bob" in said else "bob"
-        write_result(tmp_path / str(number), result, result_page, {name: data})
+        write_result(tmp_path / str(number), result, {name: data})
         told = sentences(tmp_path / str(number))
         assert said in told and "bob equivocated" not in told
 
@@ -120,7 +120,7 @@ def test_what_a_liar_signs_is_shown_as_it_stands(two_faced, told_by, tmp_path):
         [honest, msgspec.msgpack.decode(loud, type=wire_messages.SignedDigest)]
     )
     result = assemble(two_faced.study, two_faced.contract, told_by)
-    write_result(tmp_path / "result", result, result_page, {"bob": proof})
+    write_result(tmp_path / "result", result, {"bob": proof})
     told = sentences(tmp_path / "result")
     assert "bob equivocated in round 2" in told and told.isprintable()
 
@@ -163,7 +163,7 @@ def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):
     other = signed_statement.sign(other, two_faced.identities["dave"])
     result = assemble(two_faced.study, two_faced.contract, told_by)
     proof = equivocation.encode_evidence(statements=[told_by["dave"], other])
-    write_result(tmp_path / "result", result, result_page, {"dave": proof})
+    write_result(tmp_path / "result", result, {"dave": proof})
     assert [each.sender for each in verified(tmp_path / "result").equivocated] == ["dave"]
 
 
@@ -171,7 +171,7 @@ def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):
 def test_no_change_of_evidence_accuses_another(two_faced, told_by, tmp_path, seed):
     result = assemble(two_faced.study, two_faced.contract, told_by)
     honest = shown(two_faced, "carol", "alice")
-    write_result(tmp_path / "result", result, result_page, {"bob": honest})
+    write_result(tmp_path / "result", result, {"bob": honest})
     rng = random.Random(seed)
     for _ in range(50):
         (tmp_path / "result" / "evidence" / "bob.evidence").write_bytes(bent(honest, rng))

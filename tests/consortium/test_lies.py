@@ -9,18 +9,19 @@ from consortium import NAMES
 from results import SHORT, Studied, sentences, verified
 
 from pdml.accounting import event_codec, event_groups, provenance
-from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.result_folder import write_result
 from pdml.errors import InvalidInput, PeerError
 from pdml.model.model import load_model
+from pdml.node.job.job_result import assemble
 from pdml.node.protocol import signed_statement
-from pdml.pages.result_page import result_page
+from pdml.training.result import ledger_of
 
 
 def lied(ended, tmp_path, **changes):
     """What is said of a result in which somebody lies; all that a folder can hold of it."""
     result = assemble(ended.study, ended.contract, ended.tell(**changes))
     assert result.problems
-    write_result(tmp_path / "lied", result, result_page)
+    write_result(tmp_path / "lied", result)
     assert not (tmp_path / "lied" / "model.json").exists()
     return sentences(tmp_path / "lied")
 
@@ -72,7 +73,7 @@ def test_an_epsilon_that_is_not_on_the_menu_is_noticed(ended, tmp_path):
 def test_an_overspent_budget_is_noticed(ended, share, kept):
     """A plan may meet it to the last digit, which machines compute differently."""
     result = assemble(ended.study, ended.contract, ended.tell())
-    spent = result.outcome.ledger.row("features", "other servers").epsilon
+    spent = result.result.ledger.row("features", "other servers").epsilon
     tight = replace(ended.study.budget, features_epsilon=share * spent)
     problems = replace(result, study=replace(ended.study, budget=tight)).problems
     assert [problem.kind for problem in problems] == ([] if kept else ["budget"])
@@ -104,10 +105,10 @@ def again(request, tmp_path):
 def test_earlier_jobs_count_and_cannot_be_left_out(again, tmp_path):
     result = again.write(tmp_path / "result")
     assert verified(tmp_path / "result").ok
-    spent = result.outcome.ledger.row("features", "other servers").epsilon
-    forgetful = tuple(replace(part, earlier=()) for part in result.outcome.parts)
-    alone = replace(result.outcome, parts=forgetful)
-    assert spent > 1.1 * alone.ledger.row("features", "other servers").epsilon
+    spent = result.result.ledger.row("features", "other servers").epsilon
+    forgetful = tuple(replace(part, earlier=()) for part in result.result.parts)
+    alone = ledger_of(forgetful, "simulated")
+    assert spent > 1.1 * alone.row("features", "other servers").epsilon
     assert load_model(tmp_path / "result" / "model.json").provenance["earlier_releases"] == [2] * 4
     told = lied(again, tmp_path, bob={"earlier": []})
     assert "bob states a data set with 0 releases before this job" in told
@@ -140,7 +141,7 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
         said = {name: {"randomised_by": "devices"} for name in NAMES}
         signed = ended.tell(**said | {"bob": {"randomised_by": bob}})
         result = assemble(ended.study, ended.contract, signed)
-        write_result(tmp_path / bob, result, result_page)
+        write_result(tmp_path / bob, result)
         assert verified(tmp_path / bob).ok
         model = load_model(tmp_path / bob / "model.json")
         assert model.provenance["labels_randomised_by"] == ["devices", bob, "devices", "devices"]

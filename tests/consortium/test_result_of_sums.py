@@ -13,11 +13,11 @@ import pytest
 from consortium import MASKED, NAMES, SUMS
 from results import SHORT, Studied, bent, sentences, verified
 
-from pdml.consortium.result_folder import assemble, files_of
+from pdml.consortium.result_folder import files_of
 from pdml.mechanisms import masks
 from pdml.model.model import load_model
+from pdml.node.job.job_result import assemble
 from pdml.node.protocol import wire_messages
-from pdml.pages.result_page import result_page
 from pdml.training import sums_fit
 
 KINDS = {"seen": SUMS, "masked": MASKED}
@@ -51,7 +51,7 @@ def test_an_honest_result_is_accepted_and_its_model_is_that_of_the_total(ended):
 def test_every_member_makes_the_same_bytes(ended):
     signed = ended.tell()
     backwards = {name: signed[name] for name in reversed(NAMES)}
-    files = files_of(assemble(ended.study, ended.contract, backwards), result_page)
+    files = files_of(assemble(ended.study, ended.contract, backwards))
     folder = ended.folder / "result"
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
     assert found == files
@@ -236,8 +236,8 @@ def test_sums_of_an_earlier_job_count_from_the_first_round_on(tmp_path):
     first.close()
     second = Studied(tmp_path, plan=SHORT, job="job-2", settled=False)
     second.run()
-    outcome = assemble(second.study, second.contract, second.tell()).outcome
-    spent = outcome.history().spent
+    outcome = assemble(second.study, second.contract, second.tell()).result
+    spent = outcome.history.spent
     assert before < spent[0] < spent[-1]
     assert spent[-1] == pytest.approx(max(line.epsilon for line in others(outcome.ledger)))
     second.close()

@@ -6,7 +6,7 @@ from shutil import copytree
 import pytest
 from results import sentences, verified
 
-from pdml.consortium.outcome import RESULT
+from pdml.node.job.job_result import RESULT
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 DIGEST = "a2aa856b5c348ca76a398f51508c638c317e05d61294db1519ab3257a8e9fe6b"

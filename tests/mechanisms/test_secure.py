@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 from fitting import is_gaussian, is_truncated_gaussian, is_uniform_box
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -703,7 +704,7 @@ def test_a_sweep_may_mix_sources():
 def test_the_classifier_says_that_it_was_secure():
     _, _, x, truth = federation(Simulated(0))
     settings = {"n_servers": 3, "plan": PLAN, "randomness": "secure", "random_state": 1}
-    first, second = (PDMLClassifier(3.0, **settings) for _ in range(2))
+    first, second = (make_classifier(3.0, **settings) for _ in range(2))
     first.fit(x, truth)
     second.fit(x, truth)
     assert first.privacy_.source == first.model_.provenance["noise_source"] == "secure"

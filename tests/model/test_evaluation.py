@@ -15,6 +15,7 @@ from pdml import TrainingPlan, evaluate_privately, train_table
 from pdml.accounting import Ledger
 from pdml.accounting.events import IterateReleased
 from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms.count_release import Counting
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.evaluation import evaluate, reference_accuracy
 from pdml.model.model import Model, read_ledger_rows
@@ -28,7 +29,6 @@ from pdml.model.private_evaluation import (
 )
 from pdml.research.datasets import twonorm
 from pdml.tables import Table
-from pdml.training.count_release import Counting
 
 
 def model(classes: int = 2, width: int = 3) -> Model:

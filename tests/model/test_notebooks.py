@@ -1,15 +1,16 @@
 """A model, a plan and a proposal in a notebook."""
 
 import numpy as np
+from estimators import make_classifier
 
-from pdml import PDMLClassifier, TrainingPlan
+from pdml import TrainingPlan
 from pdml.model.model import Model
 
 
 def fitted(**settings):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 20)) / 4
-    return PDMLClassifier(n_servers=3, random_state=0, **settings).fit(x, x[:, 3] > 0)
+    return make_classifier(n_servers=3, random_state=0, **settings).fit(x, x[:, 3] > 0)
 
 
 def test_a_model_shows_its_largest_coefficients_what_it_spent_and_its_leaks():

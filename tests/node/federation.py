@@ -151,9 +151,9 @@ _SERVER.set_forkserver_preload(["pdml.node.daemon.process"])
 
 def write_local_model(directory, job, data):
     """As `pdml node run` does."""
-    from pdml.consortium import job_client
+    from pdml.node.job import job_result
 
-    job_client.write_local_model(directory, job, data)
+    job_result.write_local_model(directory, job, data)
 
 
 def _become_node(folder, seed, log, write):

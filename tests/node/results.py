@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 from consortium import EDGES, NAMES, PLAN, Consortium
 
-from pdml.consortium.consistency import KINDS
-from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.result_folder import write_result
 from pdml.consortium.signed_counts import SignedCounts, digest_of
 from pdml.consortium.verification import verify_result
+from pdml.mechanisms.count_release import Counting
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.model import load_model
+from pdml.node.job.consistency import KINDS
+from pdml.node.job.job_result import assemble
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.pages.result_page import result_page
 from pdml.study import Study
-from pdml.training.count_release import Counting
 
 SHORT = replace(PLAN, rounds=3)
 
@@ -100,13 +100,13 @@ class Studied(Consortium):
     def write(self, folder, evidence=None, **changes):
         """The folder of the result that these statements give."""
         result = assemble(self.study, self.contract, self.tell(**changes))
-        write_result(folder, result, result_page, evidence)
+        write_result(folder, result, evidence)
         return result
 
 
 def verified(folder, **options):
     """What `verify_result` finds; every problem is of a kind that the docs know."""
-    found = verify_result(folder, page=result_page, **options)
+    found = verify_result(folder, **options)
     assert all(problem.kind in KINDS for problem in found.problems)
     return found
 

@@ -22,6 +22,7 @@ from test_node_evaluation import released
 from pdml.accounting.events import IterateReleased
 from pdml.consortium.evaluation_release import evaluate_at_node
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError
+from pdml.mechanisms.count_release import SHIFT
 from pdml.mechanisms.randomness import Secure
 from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import Participant
@@ -29,7 +30,6 @@ from pdml.node.operator.status import read_status
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.count_release import SHIFT
 
 LIMIT, DELTA = 1.1, 1e-6
 OTHERS = people(180)

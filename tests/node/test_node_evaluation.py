@@ -20,11 +20,11 @@ from pdml.consortium.evaluation_release import (
     evaluate_study,
 )
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
+from pdml.mechanisms.count_release import SHIFT
 from pdml.model.model import Model
 from pdml.node.job.import_data import import_table
 from pdml.node.operator.status import read_status
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.training.count_release import SHIFT
 
 
 def released(home: NodeDirectory) -> Model:

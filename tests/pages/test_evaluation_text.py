@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from test_training_page import PAGE, Tree, cards, inert
 
+from pdml.mechanisms.count_release import Counting
 from pdml.model.evaluation import Bin, Evaluation
-from pdml.model.intervals import Intervals
 from pdml.model.model import Model
 from pdml.model.private_evaluation import CountedEvaluation, privacy_charge
 from pdml.pages.charts.training_charts import MOST_COEFFICIENTS, coefficient_figure
 from pdml.pages.evaluation_page import KEEP, evaluation_page
 from pdml.pages.evaluation_text import Assessment
 from pdml.pages.training_page import render
-from pdml.training.count_release import Counting
+from pdml.training.intervals import Intervals
 
 EXACT = Evaluation(
     classes=("no", "yes <b>"),

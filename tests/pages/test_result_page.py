@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from results import SHORT, Studied
 
-from pdml.consortium.result_folder import assemble
+from pdml.node.job.job_result import assemble
 from pdml.pages.result_page import result_page
 
 STORED = Path(__file__).parents[1] / "vectors" / "result-1" / "report.html"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -13,9 +14,9 @@ from sklearn.preprocessing import FunctionTransformer
 from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
 from pdml.numerics.interval import Range
+from pdml.planning.resolve_plan import NO_LIMIT, SCALE_FIRST, SETTINGS, utility_warnings
 from pdml.research.datasets import adult
-from pdml.simulation.resolve_plan import NO_LIMIT, OVERRIDES, SCALE_FIRST, utility_warnings
-from pdml.simulation.transformers import PREPROCESSING_NOTE
+from pdml.simulation.estimator import PREPROCESSING_NOTE
 
 
 def people(seed=0, records=1200, width=6):
@@ -29,7 +30,7 @@ def fitted(x, y, epsilons=None, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyUtilityWarning)
         settings = {"n_servers": 4, "classes": (0, 1), "random_state": 1} | settings
-        return PDMLClassifier(**settings).fit(x, y, epsilons=epsilons)
+        return make_classifier(**settings).fit(x, y, epsilons=epsilons)
 
 
 def spent(model, colluding=None):
@@ -87,7 +88,7 @@ def test_of_raw_columns_scaling_is_the_first_and_only_suggestion():
     assert raw.doubts_[0] == SCALE_FIRST and not raw.proposal_.pays
     assert raw.doubts_[1] == f"J{raw.proposal_.verdict[1:]}."
     assert raw.proposal_.suggestions  # of which nothing is said
-    scaled = PDMLClassifier(random_state=0, feature_scales="from_data").fit(x, y)
+    scaled = make_classifier(random_state=0, scales="from_data").fit(x, y)
     assert scaled.doubts_[0] == f"J{scaled.proposal_.advice[1:]}."
     assert scaled.proposal_.advice != scaled.proposal_.verdict
 
@@ -109,7 +110,7 @@ def test_rows_of_many_people_that_are_shrunk_are_warned_of_and_scaling_helps():
         raw = PDMLClassifier(random_state=0).fit(x, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scaled = PDMLClassifier(random_state=0, feature_scales="from_data").fit(x, y)
+        scaled = make_classifier(random_state=0, scales="from_data").fit(x, y)
     assert scaled.score(x, y) > 0.8 > raw.score(x, y) and scaled.doubts_ == []
 
 
@@ -196,7 +197,7 @@ def test_more_than_two_classes_are_judged_by_what_was_released_too():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30_000, 3)), rng.choice(3, size=30_000, p=[0.7, 0.2, 0.1])
     with pytest.warns(PrivacyUtilityWarning, match="one in three or more"):
-        model = PDMLClassifier(colluding=1, feature_scales=[(0, 1)] * 3, random_state=0).fit(x, y)
+        model = make_classifier(colluding=1, scales=[(0, 1)] * 3, random_state=0).fit(x, y)
     assert model.proposal_.pays and model.score(x, y) < 0.72
 
 
@@ -231,8 +232,10 @@ class TestSettingsByThemselves:
     """What a grid can search: they take the place of the plan's."""
 
     def test_every_setting_of_a_plan_has_one(self):
-        given = PDMLClassifier().get_params()
-        assert set(OVERRIDES) < set(given) and all(given[name] is None for name in OVERRIDES)
+        params = PDMLClassifier().get_params()
+        assert all(params[f"plan__{name}"] is None for name in SETTINGS)
+        params = PDMLClassifier(plan=TrainingPlan(penalty=0.7)).get_params()
+        assert params["plan__penalty"] == 0.7
 
     @pytest.mark.parametrize(
         "given",
@@ -260,7 +263,7 @@ class TestSettingsByThemselves:
             ({"label_noise": 50.0}, "sums"),
             ({"method": "rounds"}, "rounds"),
             ({"method": "sums"}, "sums"),
-            ({"house": True}, "sums"),
+            ({"local_models": True}, "sums"),
         ],
     )
     def test_a_setting_of_one_method_asks_for_it(self, given, method):
@@ -285,7 +288,11 @@ class TestSettingsByThemselves:
             ({"method": "sums", "penalty": 1.0}, "penalty must be left out"),
             ({"penalty": -1.0}, "penalty must be"),
             ({"noise_decay": 2.0}, "noise_decay must"),
-            ({"plan": None}, "plan must be a TrainingPlan or 'auto', got None"),
+            (
+                {"plan": None},
+                "plan must be a TrainingPlan, 'auto' or a mapping of settings, got None",
+            ),
+            ({"plan": {"colour": 3}}, "a setting of plan must be one of"),
             ({"features_epsilon": -1.0}, "features_epsilon must be"),
             ({"delta": 2.0}, "features_delta must be"),
             ({"colluding": 9}, "colluding must be"),
@@ -302,7 +309,10 @@ class TestSettingsByThemselves:
             asked = PDMLClassifier(n_servers=4, classes=(0, 1), random_state=1)
             asked = asked.set_fit_request(epsilons=True, servers=True)
             pipe = make_pipeline(FunctionTransformer(), asked)
-            grid = {"pdmlclassifier__penalty": [0.1, 1.0], "pdmlclassifier__rounds": [3]}
+            grid = {
+                "pdmlclassifier__plan__penalty": [0.1, 1.0],
+                "pdmlclassifier__plan__rounds": [3],
+            }
             search = GridSearchCV(pipe, grid, cv=3).fit(x, y, epsilons=epsilons, servers=servers)
         model = search.best_estimator_[-1]
         assert model.model_.plan["rounds"] == 3

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from estimators import make_classifier
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -18,9 +19,9 @@ from pdml import PDMLClassifier, TrainingPlan
 from pdml.encoding.encoding import RANGES_LEAK
 from pdml.errors import DataError, InvalidInput
 from pdml.research.datasets import adult, raetsch, twonorm
+from pdml.simulation.estimator import PREPROCESSING_NOTE
 from pdml.simulation.privacy_session import PrivacyLedgerSession
 from pdml.simulation.simulation import CLASSES_LEAK, RISK_LEAK
-from pdml.simulation.transformers import PREPROCESSING_NOTE
 
 OPEN = TrainingPlan(
     rounds=2000,
@@ -41,7 +42,7 @@ def data():
     [
         PDMLClassifier(),
         PDMLClassifier(plan=TrainingPlan()),
-        PDMLClassifier(epsilon=None, features_epsilon=None, n_servers=3, fit_intercept=False),
+        make_classifier(epsilon=None, features_epsilon=None, n_servers=3, intercept=False),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -76,8 +77,8 @@ def test_without_privacy_it_is_scikit_learns_optimum(data_dir, name, storage):
         x = x / np.linalg.norm(x, axis=1).max()
     m = len(x) - len(x) % 5  # equal groups: then the mean of the servers' means is the mean
     x, y = x[:m], y[:m]
-    settings = {"n_servers": 5, "topology": "complete", "fit_intercept": False, "plan": OPEN}
-    ours = PDMLClassifier(None, random_state=0, **settings).fit(storage(x), y)
+    settings = {"n_servers": 5, "topology": "complete", "intercept": False, "plan": OPEN}
+    ours = make_classifier(None, random_state=0, **settings).fit(storage(x), y)
     theirs = LogisticRegression(
         C=1 / (OPEN.regularization / 5 * m), fit_intercept=False, tol=1e-12, max_iter=100_000
     ).fit(x, y)
@@ -90,8 +91,8 @@ def test_without_privacy_softmax_is_scikit_learns_optimum():
     x = rng.normal(size=(400, 3))
     y = np.argmax(x + rng.normal(size=(400, 3)), axis=1)
     x /= np.linalg.norm(x, axis=1).max()
-    ours = PDMLClassifier(
-        None, n_servers=4, topology="complete", fit_intercept=False, plan=OPEN, random_state=0
+    ours = make_classifier(
+        None, n_servers=4, topology="complete", intercept=False, plan=OPEN, random_state=0
     ).fit(x, y)
     theirs = LogisticRegression(
         C=1 / (OPEN.regularization / 4 * 400), fit_intercept=False, tol=1e-12, max_iter=100_000
@@ -103,12 +104,12 @@ def test_without_a_seed_the_plan_is_not_left_to_luck_and_noise_is(data):
     """Links and dealing decide on the plan; coins and noise do not."""
     epsilons = np.where(np.arange(len(data[1])) % 50, 1.0, 0.5)
     settings = {"n_servers": 7, "plan": "auto", "features_epsilon": 4.0, "method": "rounds"}
-    one, other = (PDMLClassifier(**settings).fit(*data, epsilons=epsilons) for _ in range(2))
+    one, other = (make_classifier(**settings).fit(*data, epsilons=epsilons) for _ in range(2))
     assert one.graph_.edges == other.graph_.edges
     assert one.model_.plan == other.model_.plan
     assert one.privacy_ == other.privacy_
     assert (one.coef_ != other.coef_).any()
-    seeded = PDMLClassifier(**settings, random_state=5).fit(*data, epsilons=epsilons)
+    seeded = make_classifier(**settings, random_state=5).fit(*data, epsilons=epsilons)
     assert seeded.graph_.edges != one.graph_.edges
 
 
@@ -182,7 +183,7 @@ def test_clipping_is_counted_and_the_bias_is_inside_the_norm():
     y = np.array([1, 0, 1, 0] * 5)
     with_bias = PDMLClassifier(n_servers=2, random_state=0).fit(x, y)
     assert with_bias.n_clipped_ == 20  # (0, 0.1, 1) is longer than 1
-    without = PDMLClassifier(n_servers=2, fit_intercept=False, random_state=0).fit(x, y)
+    without = make_classifier(n_servers=2, intercept=False, random_state=0).fit(x, y)
     assert without.n_clipped_ == 10
     assert "clipped" not in without.model_.provenance  # a count of records stays inside
     assert (without.intercept_ == 0).all()
@@ -222,10 +223,10 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
     y = (x[:, 0] > 60).astype(int)
     ranges = [(18, 100), (0, 1e5)]
     free = {"features_epsilon": None, "random_state": 0}
-    model = PDMLClassifier(None, feature_ranges=ranges, classes=(0, 1), **free).fit(x, y)
+    model = make_classifier(None, ranges=ranges, classes=(0, 1), **free).fit(x, y)
     assert model.leaks_ == []
     assert model.score(x, y) > 0.8
-    leaky = PDMLClassifier(None, feature_ranges="from_data", rounds=2, diagnostics=True).fit(x, y)
+    leaky = make_classifier(None, ranges="from_data", rounds=2, diagnostics=True).fit(x, y)
     assert leaky.leaks_ == [RISK_LEAK, CLASSES_LEAK, RANGES_LEAK]
     assert leaky.model_.provenance["leaks"] == [CLASSES_LEAK, RANGES_LEAK]  # the file has no risk
     np.testing.assert_array_equal(
@@ -237,16 +238,17 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
         ("guess", "^ranges must be one of"),
     ):
         with pytest.raises(InvalidInput, match=sentence):
-            PDMLClassifier(feature_ranges=wrong).fit(x, y)
+            make_classifier(ranges=wrong).fit(x, y)
     with pytest.raises(InvalidInput, match="sparse X must start at 0"):
-        PDMLClassifier(feature_ranges=ranges).fit(sp.csr_array(x), y)
+        make_classifier(ranges=ranges).fit(sp.csr_array(x), y)
 
 
 def test_history_and_ledger_tell_the_same_story(data):
     x, y = data
     seen = []
-    model = PDMLClassifier(plan=TrainingPlan(), rounds=12, diagnostics=True)
-    model.set_params(random_state=0, on_round=lambda *told: seen.append(told)).fit(x, y)
+    model = make_classifier(plan=TrainingPlan(), rounds=12, diagnostics=True)
+    model.set_params(random_state=0)
+    model.fit(x, y, on_round=lambda *progress: seen.append(progress))
     assert seen == [(t, 12) for t in range(1, 13)]
     history = model.history_
     assert all(
@@ -259,7 +261,7 @@ def test_history_and_ledger_tell_the_same_story(data):
     )
     assert model.privacy_.source == "simulated"
     assert model.model_.provenance["noise_source"] == "simulated"
-    assert np.isnan(PDMLClassifier(rounds=2).fit(x, y).history_.risk).all()  # a leak is opt-in
+    assert np.isnan(make_classifier(rounds=2).fit(x, y).history_.risk).all()  # a leak is opt-in
 
 
 @pytest.mark.parametrize("randomness", ["simulated", "secure"])
@@ -321,4 +323,4 @@ def test_a_label_outside_the_declared_classes_is_not_shown():
 )
 def test_bad_settings_get_one_clear_sentence(data, settings, sentence):
     with pytest.raises(InvalidInput, match=sentence):
-        PDMLClassifier(**settings).fit(*data)
+        make_classifier(**settings).fit(*data)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from estimators import make_classifier
 from servers import make_server
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -16,11 +17,10 @@ from pdml import Budget, Encoding, PDMLClassifier, TrainingPlan, load_model
 from pdml.encoding.scaling import typical_constant
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.randomness import source_named
-from pdml.model import intervals
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.research.datasets import raetsch, twonorm
-from pdml.training import sums_fit, sums_release
+from pdml.training import intervals, sums_fit, sums_release
 
 PLAN = TrainingPlan(method="sums", label_noise=1.0, square_noise=2.0)
 STILL = TrainingPlan(method="sums", label_noise=0.0, square_noise=0.0)
@@ -34,7 +34,7 @@ def data():
 @parametrize_with_checks(
     [
         PDMLClassifier(plan=PLAN),
-        PDMLClassifier(epsilon=None, n_servers=3, plan=PLAN, fit_intercept=False, house=True),
+        make_classifier(epsilon=None, n_servers=3, plan=PLAN, intercept=False, local_models=True),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -54,12 +54,12 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
     rng, plan = np.random.default_rng(0), TrainingPlan(method="sums", colluding=colluding)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, classes, 300)
     owners = np.sort(np.arange(300) % 4)
-    fitted = PDMLClassifier(
+    fitted = make_classifier(
         epsilon=None,
         n_servers=4,
         plan=plan,
-        fit_intercept=bias,
-        feature_scales=scales,
+        intercept=bias,
+        scales=scales,
         random_state=5,
     ).fit(x, y, servers=owners)
     pipeline, read, _ = Encoding(scales=scales, intercept=bias).resolve(PDMLClassifier(), x, y)
@@ -111,7 +111,7 @@ def test_what_it_says_of_itself(data, tmp_path):
     x, y = data
     fitted = PDMLClassifier(plan=PLAN, random_state=0).fit(x, y)
     assert fitted.rounds_ == 1 and len(fitted.history_.spent) == 0
-    assert fitted.server_models_ == fitted.house_ == []
+    assert fitted.server_models_ == fitted.local_models_ == []
     fitted.model_.save(tmp_path / "model.json")
     loaded = load_model(tmp_path / "model.json")
     assert loaded.expected == fitted.model_.expected
@@ -159,7 +159,7 @@ def test_three_classes_are_learnt_from_randomised_labels(tmp_path):
     fitted = PDMLClassifier(plan=PLAN, randomness="secure").fit(x[:4000], y[:4000])
     right, told = fitted.score(x[4000:], y[4000:]), fitted.model_.expected
     assert right > 0.9 and told.accuracy.low < right < told.accuracy.high and told.auc is None
-    assert fitted._gain.low > 0.3 and fitted.doubts_ == []
+    assert fitted.result_.gain.low > 0.3 and fitted.doubts_ == []
     fitted.model_.save(tmp_path / "model.json")
     assert load_model(tmp_path / "model.json").expected == told
 
@@ -169,27 +169,30 @@ def test_of_very_many_classes_nothing_is_told():
     y = np.arange(510) % 51
     x = np.random.default_rng(0).normal(size=(510, 2))
     fitted = PDMLClassifier(plan=PLAN, random_state=0).fit(x, y)
-    assert fitted.model_.expected is None and fitted._gain is None and fitted.doubts_ == []
+    assert fitted.model_.expected is None and fitted.result_.gain is None and fitted.doubts_ == []
 
 
 def test_a_budget_stops_it_before_anything_is_released(data):
     x, y = data
     calls = []
-    settings = {"plan": TrainingPlan(method="sums", colluding=5), "on_round": calls.append}
+    settings = {"plan": TrainingPlan(method="sums", colluding=5)}
     allowed = PDMLClassifier(plan=settings["plan"], random_state=0).fit(x, y).privacy_
     spent = [allowed.row("features", "other servers", colluding=k).epsilon for k in (5, 9)]
     assert spent[0] < spent[1]
     between = sum(spent) / 2
     with pytest.raises(BudgetExceeded):
-        PDMLClassifier(budget=Budget(features_epsilon=between), **settings).fit(x, y)
+        make_classifier(budget=Budget(features_epsilon=between), **settings).fit(
+            x, y, on_round=calls.append
+        )
     assert calls == []
     PDMLClassifier(budget=Budget(features_epsilon=between, colluding=5), plan=settings["plan"]).fit(
         x, y
     )
     with pytest.raises(BudgetExceeded):
-        PDMLClassifier(
+        make_classifier(
             budget=Budget(features_epsilon=spent[0] / 2, colluding=5), open_ended=True, **settings
-        ).fit(x, y)
+        ).fit(x, y, on_round=calls.append)
+    assert calls == []
 
 
 def test_reports_with_a_large_epsilon_are_not_drowned_by_the_others():
@@ -203,10 +206,10 @@ def test_reports_with_a_large_epsilon_are_not_drowned_by_the_others():
         x, y = twonorm(2000, np.random.default_rng(seed))
         epsilons = np.where(np.arange(2000) % 2, 0.25, 4.0)
         settings = {"plan": STILL, "n_servers": 4, "random_state": seed}
-        fitted = PDMLClassifier(**settings).fit(x, y, epsilons=epsilons)
+        fitted = make_classifier(**settings).fit(x, y, epsilons=epsilons)
         right.append(fitted.score(test, truth))
         chosen = epsilons == 4.0
-        alone = PDMLClassifier(epsilon=4.0, **settings).fit(x[chosen], y[chosen])
+        alone = make_classifier(epsilon=4.0, **settings).fit(x[chosen], y[chosen])
         plain.append(alone.score(test, truth))
     assert np.mean(right) > 0.973
     assert np.mean(right) > np.mean(plain) - 0.003
@@ -215,21 +218,21 @@ def test_reports_with_a_large_epsilon_are_not_drowned_by_the_others():
 def test_models_for_the_house_stay_there(data, tmp_path):
     x, y = data
     settings = {"plan": PLAN, "n_servers": 3, "random_state": 0}
-    fitted = PDMLClassifier(house=True, **settings).fit(x, y)
-    assert [model.local for model in fitted.house_] == ["server 1", "server 2", "server 3"]
+    fitted = make_classifier(local_models=True, **settings).fit(x, y)
+    assert [model.local for model in fitted.local_models_] == ["server 1", "server 2", "server 3"]
     path = tmp_path / "house.json"
-    fitted.house_[1].save(path)
+    fitted.local_models_[1].save(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = load_model(path)
     assert (
         loaded.local == "server 2" and "never to be shared" in loaded.provenance["do_not_publish"]
     )
-    np.testing.assert_array_equal(loaded.predict(x), fitted.house_[1].predict(x))
-    plain = PDMLClassifier(**settings).fit(x, y)
+    np.testing.assert_array_equal(loaded.predict(x), fitted.local_models_[1].predict(x))
+    plain = make_classifier(**settings).fit(x, y)
     np.testing.assert_array_equal(plain.coef_, fitted.coef_)  # asking changes nothing else
     assert len(pickle.dumps(plain)) < len(pickle.dumps(fitted))
-    with pytest.raises(InvalidInput, match="house must be False with method 'rounds'"):
-        PDMLClassifier(house=True, plan=TrainingPlan()).fit(x, y)
+    with pytest.raises(InvalidInput, match="local_models must be False with method 'rounds'"):
+        make_classifier(local_models=True, plan=TrainingPlan()).fit(x, y)
 
 
 def right(models, x, y):
@@ -244,9 +247,9 @@ def gains(x, y, seeds, servers=5):
         order, half = np.random.default_rng(seed).permutation(len(y)), len(y) // 2
         taught, tested = order[:half], order[half:]
         house, alone = (
-            PDMLClassifier(n_servers=servers, random_state=seed, plan=plan, house=True)
+            make_classifier(n_servers=servers, random_state=seed, plan=plan, local_models=True)
             .fit(x[taught], y[taught], servers=np.arange(half) % servers)
-            .house_
+            .local_models_
             for plan in (loud, silent)
         )
         yield right(house, x[tested], y[tested]) - right(alone, x[tested], y[tested])

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from estimators import make_classifier
 from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import clone
@@ -22,7 +23,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from pdml import Budget, PDMLClassifier, PrivacyLedgerSession, TrainingPlan
+from pdml import Budget, PrivacyLedgerSession, TrainingPlan
 from pdml.accounting import Ledger
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, UncountedTrainingWarning
 from pdml.simulation import privacy_session, record_ids
@@ -40,7 +41,7 @@ def people(seed=0, records=240, width=3):
 
 def classifier(**changes):
     settings = {"plan": SUMS, "n_servers": 3, "topology": "ring", "classes": (0, 1)}
-    return PDMLClassifier(**(settings | {"random_state": 0} | changes))
+    return make_classifier(**(settings | {"random_state": 0} | changes))
 
 
 def spent(ledger, data="features"):
@@ -142,7 +143,7 @@ def test_people_with_different_epsilons_keep_them_through_a_search():
     epsilons = np.where(np.arange(240) % 2, 0.5, 2.0)
     with config_context(enable_metadata_routing=True), PrivacyLedgerSession() as counted:
         asked = classifier().set_fit_request(epsilons=True, servers=True)
-        search = GridSearchCV(asked, {"norm_bound": [1.0, 2.0]}, cv=3)
+        search = GridSearchCV(asked, {"encoding__norm_bound": [1.0, 2.0]}, cv=3)
         search.fit(x, y, epsilons=epsilons, servers=np.arange(240) % 3)
     assert counted.ledger.row("label", "own server").epsilon == 2.0
     mine = search.best_estimator_.privacy_.person_rows().label_receiving_server
@@ -156,7 +157,7 @@ def test_people_with_different_epsilons_keep_them_through_a_search():
 def test_a_search_is_counted_whole_in_any_number_of_threads(jobs):
     x, y = people()
     with PrivacyLedgerSession() as counted:
-        grid = {"penalty": [0.1, 1.0], "rounds": [2, 3]}
+        grid = {"plan__penalty": [0.1, 1.0], "plan__rounds": [2, 3]}
         search = GridSearchCV(classifier(plan=ROUNDS), grid, cv=3, n_jobs=jobs).fit(x, y)
     assert len(counted) == 4 * 3 + 1
     model = search.best_estimator_
@@ -230,7 +231,7 @@ def test_folds_of_a_search_over_a_pipeline_are_the_same_people(kind):
     nested = make_pipeline(
         steps.get(kind, StandardScaler()), make_pipeline(MaxAbsScaler(), classifier())
     )
-    name = "pipeline__pdmlclassifier__norm_bound"
+    name = "pipeline__pdmlclassifier__encoding__norm_bound"
     with warnings.catch_warnings(), PrivacyLedgerSession() as counted:
         warnings.simplefilter("error", UncountedTrainingWarning)
         GridSearchCV(nested, {name: [1.0, 2.0]}, cv=3).fit(table, y)
@@ -263,7 +264,7 @@ def test_a_pipeline_of_clones_outside_a_session_is_noticed():
 def test_a_search_warns_once_of_each_kind():
     x, y = people(width=4)
     for inside in (True, False):
-        search = GridSearchCV(classifier(), {"norm_bound": [0.01, 0.02]}, cv=3)
+        search = GridSearchCV(classifier(), {"encoding__norm_bound": [0.01, 0.02]}, cv=3)
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             with PrivacyLedgerSession() if inside else nullcontext():

@@ -40,16 +40,16 @@ def test_a_study_becomes_a_model_a_ledger_and_a_page(study, data, tmp_path):
     assert model.provenance["job"] == "first" and model.classes == study.classes
     assert {line.adversary for line in trained.ledger.rows()} >= {"other servers"}
     assert len(trained.history.consensus) == PLAN.rounds
-    page = render(training_page(trained))
+    page = render(training_page(study, trained))
     assert study.title in page and "<script" not in page
 
 
 def test_noise_is_the_operating_systems_unless_a_seed_is_given(study, data):
     one, two = (train_study(study, data).model.coefficients for _ in range(2))
     assert (one != two).any()
-    same = [train_study(study, data, random_state=1).outcome for _ in range(2)]
+    same = [train_study(study, data, random_state=1) for _ in range(2)]
     np.testing.assert_array_equal(same[0].releases, same[1].releases)
-    assert [each.source for each in same] == ["simulated", "simulated"]
+    assert [each.ledger.source for each in same] == ["simulated", "simulated"]
 
 
 @pytest.fixture(scope="module", params=[None, 2], ids=["each seen", "one total"])
@@ -67,7 +67,7 @@ def test_sums_are_those_of_the_nodes_to_the_bit(summed):
         study, data, job="first", random_state=SEED, progress=lambda *done: told.append(done)
     )
     assert told == [(1, 1)]
-    source, contract = source_named("simulated", SEED), trained.outcome.contract
+    source, plan = source_named("simulated", SEED), trained.plan
     rows = []
     for name, folder in data.items():
         held = training_data.load_training_data(study, name, open_frozen(folder)).server
@@ -76,13 +76,13 @@ def test_sums_are_those_of_the_nodes_to_the_bit(summed):
                 sums_release.exact(held, study.plan), held, study.plan, source
             )
         )
-    np.testing.assert_array_equal(trained.outcome.releases, rows)
-    np.testing.assert_array_equal(trained.outcome.total, sum(rows))
-    weights = sums_fit.weights(sum(rows), contract.plan, held.spec)
+    np.testing.assert_array_equal(trained.releases, rows)
+    np.testing.assert_array_equal(trained.total, sum(rows))
+    weights = sums_fit.weights(sum(rows), plan, held.spec)
     np.testing.assert_array_equal(trained.model.coefficients, weights[:, :-1])
     np.testing.assert_array_equal(trained.model.intercepts, weights[:, -1])
-    assert trained.model.expected == sums_fit.expected(sum(rows), contract.plan, held.spec)
-    page = render(training_page(trained))
+    assert trained.model.expected == sums_fit.expected(sum(rows), plan, held.spec)
+    page = render(training_page(study, trained))
     assert "one exchange of sums" in page and "Accuracy to expect" in page
     assert "links" not in page
     hidden = study.plan.colluding is not None  # then it matters how many collude
@@ -90,11 +90,11 @@ def test_sums_are_those_of_the_nodes_to_the_bit(summed):
     assert hidden == ("If some of them collude" in page)
 
 
-def test_each_house_has_a_model_of_its_own(summed, tmp_path):
+def test_each_server_has_a_model_of_its_own(summed, tmp_path):
     study, data = summed
-    trained = train_study(study, data, random_state=SEED)
-    assert list(trained.house) == list(NAMES)
-    model = trained.house["bob"]
+    trained = train_study(study, data, random_state=SEED, local_models=True)
+    assert list(trained.local_models) == list(NAMES)
+    model = trained.local_models["bob"]
     assert model.local == "bob" and model.expected is None and model.classes == study.classes
     assert (model.coefficients != trained.model.coefficients).any()
     model.save(tmp_path / "house.json")
@@ -104,9 +104,9 @@ def test_each_house_has_a_model_of_its_own(summed, tmp_path):
     np.testing.assert_array_equal(loaded.coefficients, model.coefficients)
 
 
-def test_rounds_leave_no_model_for_the_house(study, data):
-    with pytest.raises(InvalidInput, match="house is for jobs with method 'sums'"):
-        _ = train_study(study, data, random_state=SEED).house
+def test_rounds_leave_no_local_model(study, data):
+    with pytest.raises(InvalidInput, match="local_models are for jobs with method 'sums'"):
+        train_study(study, data, random_state=SEED, local_models=True)
 
 
 def test_the_budget_is_checked_before_the_first_round(data, study, tmp_path):

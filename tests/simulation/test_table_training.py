@@ -8,16 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 
-from pdml import PDMLClassifier, TrainingPlan, load_model
+from pdml import TrainingPlan, load_model
 from pdml.encoding.encoder import Category, Number
 from pdml.encoding.maps import Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, MissingValueError, UndeclaredColumns
 from pdml.model.model import Model
 from pdml.pages.training_page import render
-from pdml.pages.training_text import demo_page, table_page
-from pdml.simulation.demo_training import TESTED, USERS, is_demo_model, run_demo
+from pdml.pages.training_text import table_page
+from pdml.simulation.demo_training import TESTED, USERS, demo_page, is_demo_model, run_demo
 from pdml.simulation.table_records import CLASSES_LEAK, public_records, read_records, split_test
 from pdml.simulation.table_training import evaluate_table, predict_table, train_table
 from pdml.tables import Table, write_predictions
@@ -61,7 +62,7 @@ def test_a_table_is_what_the_estimator_makes_of_its_encoded_rows() -> None:
     rows /= np.maximum(1, np.linalg.norm(rows, axis=1) / (1 - 2**-20))[:, None]
     names = np.unique(table.text("hospital"))
     settings = {"plan": PLAN, "random_state": 3, "classes": ("no", "yes")}
-    fitted = PDMLClassifier(n_servers=3, fit_intercept=False, **settings).fit(
+    fitted = make_classifier(n_servers=3, intercept=False, **settings).fit(
         rows,
         table.text("ill").astype(str),
         epsilons=table.numeric("wish"),
@@ -101,7 +102,7 @@ def test_accuracy_is_measured_where_the_training_did_not_look() -> None:
     assert np.trace(found.confusion) == round(found.accuracy * 300)
     truth = table.text("ill") == "yes"
     assert found.confusion.sum(axis=1).tolist() == [(~truth).sum(), truth.sum()]
-    assert beside.server_accuracies is not None and len(beside.server_accuracies) == 10
+    assert len(beside.measurement.server_accuracies) == 10
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from consortium import NAMES, Consortium
+from estimators import make_classifier
 from faint import SILENT, faint, without_sign
 from raylets import raylets
 
@@ -206,8 +207,8 @@ def test_the_estimator_takes_it_by_name(cluster, plan):
 
     x, y = twonorm(200, np.random.default_rng(0))
     settings = {"n_servers": 4, "plan": plan, "random_state": 1, "diagnostics": True}
-    here = PDMLClassifier(**settings).fit(x, y)
-    there = PDMLClassifier(engine="ray", **settings).fit(x, y)
+    here = make_classifier(**settings).fit(x, y)
+    there = make_classifier(engine="ray", **settings).fit(x, y)
     np.testing.assert_array_equal(there.coef_, here.coef_)
     np.testing.assert_allclose(there.history_.risk, here.history_.risk, rtol=1e-12)
     with pytest.raises(InvalidInput, match="engine"):

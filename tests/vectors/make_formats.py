@@ -23,7 +23,7 @@ from example_study import ASKING, TEXT, TOLD
 from reporting import make_report
 from results import SHORT, Studied
 
-from pdml import Budget, PDMLClassifier, TrainingPlan
+from pdml import Budget, Encoding, PDMLClassifier, TrainingPlan
 from pdml.accounting import Ledger
 from pdml.collector.intake.report_rules import collection_id
 from pdml.collector.storage.sqlite import SqliteStore
@@ -34,6 +34,7 @@ from pdml.device.memo import Memo
 from pdml.device.simulated_participants import Origin
 from pdml.encoding.encoder import Category, Menu, Number
 from pdml.encoding.maps import Fourier, Products, Squares
+from pdml.mechanisms.count_release import Counting
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context, Sealer, SealingKey
 from pdml.node.protocol import equivocation, wire_messages
@@ -50,7 +51,6 @@ from pdml.study.schema import template
 from pdml.study.schema.template import new_study
 from pdml.study.translations import Question, Texts
 from pdml.tables import Table
-from pdml.training.count_release import Counting
 
 FORMATS = Path(__file__).parent / "formats"
 HOUR = "2026-03-01T14Z"
@@ -220,10 +220,8 @@ def of_a_model(place: Path) -> None:
     told = Expectation(accuracy=half, auc=half, confidence=0.625)
     replace(fitted.model_, expected=told, local="alice").save(place / "local.json")
     keep("model-1.local.json", (place / "local.json").read_bytes())
-    scaled = {"feature_scales": [(0, 0.5)], "feature_ranges": [(-1, 1)]}
-    squared = PDMLClassifier(
-        **scaled, feature_map={"map": "squares"}, plan=SHORT, random_state=0, n_servers=4
-    )
+    encoding = Encoding(scales=[(0, 0.5)], ranges=[(-1, 1)], maps={"map": "squares"})
+    squared = PDMLClassifier(encoding=encoding, plan=SHORT, random_state=0, n_servers=4)
     squared.fit(x[:, :1], np.abs(x[:, 0]) > 0.5).model_.save(place / "model.json")
     keep("model-1.squares.json", (place / "model.json").read_bytes())
 

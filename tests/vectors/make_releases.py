@@ -81,7 +81,7 @@ def ledger(**settings: Any) -> list[list[str]]:
     rng = np.random.default_rng(3)
     x = rng.integers(-8, 9, size=(240, 3)) / 16
     y = (x[:, 0] + rng.integers(-4, 5, 240) / 16 > 0).astype(int)
-    model = PDMLClassifier(n_servers=SERVERS, random_state=5, **settings).fit(x, y)
+    model = PDMLClassifier(n_servers=SERVERS, random_state=5, plan=settings).fit(x, y)
     return [
         [row.data, row.adversary, str(row.epsilon), str(row.delta)] for row in model.privacy_.rows()
     ]

@@ -4,7 +4,7 @@
 
 Its statements were signed once and stay: every version must read them (without the folder they are
 signed anew). Model and page are made of them again; once a version was released with the old ones,
-that is right only together with another `pdml.consortium.outcome.RESULT` and another folder here.
+that is right only together with another `pdml.node.job.job_result.RESULT` and another folder here.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from pathlib import Path
 from consortium import NAMES
 from results import SHORT, Studied
 
-from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.result_folder import write_result
+from pdml.node.job.job_result import assemble
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.pages.result_page import result_page
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 
@@ -43,7 +43,7 @@ def made_again(stored: Path, folder: Path) -> None:
     signed = {name: (stored / "statements" / f"{name}.statement").read_bytes() for name in NAMES}
     said = signed_statement.signed_by(signed[NAMES[0]], NAMES[0], study.signing_keys)
     contract = JobTerms.for_study(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
-    write_result(folder / "result", assemble(study, contract, signed), result_page)
+    write_result(folder / "result", assemble(study, contract, signed))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pdml.accounting.events import CountsReleased
 from pdml.consortium.signed_counts import SignedCounts, check_evaluations, digest_of
 from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import write_private
+from pdml.mechanisms.count_release import BINS, Counting
 from pdml.mechanisms.randomness import Secure, Source, source_named
 from pdml.model.model import Model
 from pdml.model.private_evaluation import CountedEvaluation, count, exact_counts, pooled
@@ -31,7 +32,6 @@ from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
 from pdml.study.schema import budget_checks
 from pdml.tables import Table, read_table
-from pdml.training.count_release import BINS, Counting
 
 _DOMAIN = b"pdml evaluation terms 1\0"
 _DATASET = b"pdml evaluated records 1\0"

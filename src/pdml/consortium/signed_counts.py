@@ -21,11 +21,11 @@ from pdml.consortium.result_folder import MODEL, STUDY
 from pdml.errors import BudgetExceeded, DataError
 from pdml.files import read_file
 from pdml.formats import Format, decode
+from pdml.mechanisms.count_release import SHIFT, Counting
 from pdml.model.model import Model, load_model
 from pdml.model.private_evaluation import CountedEvaluation, pooled
 from pdml.node.crypto.signing import verify_signature
 from pdml.study import Study
-from pdml.training.count_release import SHIFT, Counting
 
 FORMAT = Format(name="evaluation", version=1)
 _DOMAIN = b"pdml evaluation 1\0"

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from pdml.consortium import consistency
-from pdml.consortium.consistency import Flaw
-from pdml.consortium.outcome import FORMAT
 from pdml.consortium.result_folder import (
     EVIDENCE,
     MODEL,
@@ -23,12 +21,12 @@ from pdml.consortium.result_folder import (
     STATEMENT,
     STATEMENTS,
     STUDY,
-    DrawPage,
-    SignedResult,
     files_of,
 )
-from pdml.consortium.verdict import Verification
-from pdml.errors import InvalidInput, PDMLError, PeerError, plain
+from pdml.errors import InvalidInput, NotVerified, PDMLError, PeerError, plain
+from pdml.node.job import consistency
+from pdml.node.job.consistency import Flaw
+from pdml.node.job.job_result import FORMAT, SignedJob
 from pdml.node.protocol import equivocation, signed_statement
 from pdml.node.protocol.equivocation import EquivocationProof
 from pdml.node.protocol.job_terms import JobTerms
@@ -58,10 +56,106 @@ _CANNOT_CHECK = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was found. Without problems every word is proved, or somebody's signed claim."""
+
+    problems: tuple[Flaw, ...]
+    unchecked: tuple[str, ...] = ()  # files that may differ: a model by last digits, a page wholly
+    study: str = ""  # its hash
+    agreed: bool = False  # whether it was compared with that of the study you agreed on
+    study_id: str = ""
+    job: str = ""
+    rounds: int = 0
+    servers: tuple[str, ...] = ()
+    equivocated: tuple[EquivocationProof, ...] = ()  # proved
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """What was checked and is right, in sentences; nothing where there are problems."""
+        if not self.ok:
+            return ()
+        digits = " but for last digits" if MODEL in self.unchecked else " to the byte"
+        return (
+            f"{STUDY} is one study, in the one spelling that a result has"
+            + (", and the one that you agreed on." if self.agreed else "."),
+            f"{STATEMENTS}/ holds a statement of every server, signed by the key that the study "
+            "pins for it.",
+            "What each server says it sent is what the others say they heard.",
+            "What each server says it spent is the plan's for the records it states, over all "
+            "jobs it states, within the study's budget.",
+            f"{MODEL} is what the statements give, compared{digits}: weights, expected accuracy, "
+            "privacy figures, all of it.",
+            *([] if PAGE in self.unchecked else [f"{PAGE} is what they give, to the byte."]),
+            f"There is no other file, and no {EVIDENCE}/ against anybody.",
+        )
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """What nothing in the folder vouches for, in sentences."""
+        sentences = []
+        if not self.agreed:
+            sentences.append(f"whether {STUDY} is the study you agreed on: compare its hash.")
+        if MODEL in self.unchecked:
+            sentences.append(
+                f"the last digits of {MODEL}: weights differ by one step of their grid (2^-24 of "
+                "the largest), or expected figures by 0.0001, from what this machine computes."
+            )
+        if PAGE in self.unchecked:
+            sentences.append(
+                f"{PAGE}: it is not the page that this machine draws. Do not rely on it."
+            )
+        sentences.append(
+            "what each server claims of itself: how many records it has and whose, who randomised "
+            "them, that it drew its noise, and that it left out no job."
+        )
+        return tuple(sentences)
+
+    def check(self) -> None:
+        """Raise `NotVerified` if there are problems.
+
+        Raises
+        ------
+        NotVerified
+            With the first problem in its sentence, and all of them in ``problems``.
+        """
+        if self.problems:
+            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            sentence = f"the result is refused: {self.problems[0].sentence}{more}"
+            raise NotVerified(sentence, self.problems)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "ok": self.ok,
+            "study": self.study_id,
+            "study_hash": self.study,
+            "job": self.job,
+            "rounds": self.rounds,
+            "servers": list(self.servers),
+            "unchecked": list(self.unchecked),
+            "checked": list(self.checked),
+            "not_checked": list(self.not_checked) if self.ok else [],
+            "equivocated": [proof.sender for proof in self.equivocated],
+            "problems": [
+                {
+                    "kind": problem.kind,
+                    "sentence": problem.sentence,
+                    "servers": list(problem.servers),
+                    "round": problem.round,
+                }
+                for problem in self.problems
+            ],
+        }
+
+
 def verify_result(
     folder: str | os.PathLike[str],
     *,
-    page: DrawPage,
     study: str = "",
     allow_unchecked: bool = False,
 ) -> Verification:
@@ -71,8 +165,6 @@ def verify_result(
     ----------
     folder : path
         As `pdml.consortium.result_folder.write_result` wrote it.
-    page : callable
-        `pdml.pages.result_page.result_page`: the page is drawn again and compared.
     study : str, optional
         The hash of the study that you agreed on; "" takes the folder's.
     allow_unchecked : bool, optional
@@ -104,7 +196,7 @@ def verify_result(
     root = Path(folder)
     if not root.is_dir():
         raise InvalidInput(f"{folder} must be the folder of a result, got no folder")
-    return _FolderCheck(root, page, allow_unchecked).verify(study)
+    return _FolderCheck(root, allow_unchecked).verify(study)
 
 
 @dataclass
@@ -112,7 +204,6 @@ class _FolderCheck:
     """One pass over a folder; problems gather on the way."""
 
     root: Path
-    page: DrawPage
     allow_unchecked: bool
     problems: list[Flaw] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -127,19 +218,19 @@ class _FolderCheck:
         names = tuple(server.name for server in study.servers)
         self.statement_limit = _statement_limit(study)
         self._check_listing(names)
-        signed, contract = self._statements(study)
-        statements = self._open_statements(study, contract, signed) if contract is not None else {}
-        proofs = self._evidence(study, contract, statements)
-        if contract is not None:
-            self._compare(study, contract, signed, statements, proofs)
+        signed, terms = self._statements(study)
+        statements = self._open_statements(study, terms, signed) if terms is not None else {}
+        proofs = self._evidence(study, terms, statements)
+        if terms is not None:
+            self._compare(study, terms, signed, statements, proofs)
         return Verification(
             problems=tuple(self.problems),
             unchecked=tuple(self.unchecked),
             study=study.hash,
             agreed=bool(wanted),
             study_id=study.id,
-            job="" if contract is None else contract.job,
-            rounds=0 if contract is None else contract.plan.rounds,
+            job="" if terms is None else terms.job,
+            rounds=0 if terms is None else terms.plan.rounds,
             servers=names,
             equivocated=tuple(proofs),
         )
@@ -209,7 +300,7 @@ class _FolderCheck:
         unreadable = []
         for name, data in signed.items():
             try:
-                return signed, _contract(study, name, data)
+                return signed, _job_terms(study, name, data)
             except (PDMLError, TypeError) as error:
                 unreadable.append((str(error), name))
         for sentence, name in unreadable:
@@ -219,14 +310,14 @@ class _FolderCheck:
     def _open_statements(
         self,
         study: Study,
-        contract: JobTerms,
+        terms: JobTerms,
         signed: Mapping[str, bytes],
     ) -> dict[str, Statement]:
         statements = {}
         for name, data in signed.items():
             try:
                 keys = study.signing_keys
-                statements[name] = signed_statement.open_statement(data, contract, name, keys)
+                statements[name] = signed_statement.open_statement(data, terms, name, keys)
             except PDMLError as error:
                 self._reject("statement", str(error), name)
         return statements
@@ -234,12 +325,12 @@ class _FolderCheck:
     def _evidence(
         self,
         study: Study,
-        contract: JobTerms | None,
+        terms: JobTerms | None,
         statements: Mapping[str, Statement],
     ) -> list[EquivocationProof]:
         """Each server against whom something is proved, be it in a job without statements."""
         proofs = []
-        terms = "" if contract is None else contract.digest
+        digest = "" if terms is None else terms.digest
         sent = {name: statement.sent for name, statement in statements.items()}
         for name in (server.name for server in study.servers):
             file = f"{EVIDENCE}/{name}{PROOF}"
@@ -248,7 +339,7 @@ class _FolderCheck:
             data = self._read(file, _MOST_EVIDENCE + 2 * self.statement_limit(name))
             try:
                 proof = equivocation.verify_evidence(
-                    data or b"", terms, study.signing_keys, sent_digests=sent
+                    data or b"", digest, study.signing_keys, sent_digests=sent
                 )
                 if proof.sender != name:
                     raise PeerError(f"it is about {proof.sender}")
@@ -261,28 +352,28 @@ class _FolderCheck:
     def _compare(
         self,
         study: Study,
-        contract: JobTerms,
+        terms: JobTerms,
         signed: Mapping[str, bytes],
         statements: Mapping[str, Statement],
         proofs: list[EquivocationProof],
     ) -> None:
         """Statements with each other, and the files with what they give."""
         guilty = {proof.sender for proof in proofs}
-        for mismatch in consistency.mismatches(contract, statements):
+        for mismatch in consistency.mismatches(terms, statements):
             if mismatch.sender not in guilty:
                 self.problems.append(mismatch.problem)
-        self.problems += consistency.disagreements(study, contract, statements)
-        if len(statements) < len(contract.servers):
+        self.problems += consistency.disagreements(study, terms, statements)
+        if len(statements) < len(terms.servers):
             return
-        result = SignedResult(study=study, contract=contract, signed=signed, statements=statements)
-        self.problems += consistency.budget_flaws(study, result.outcome)
+        job = SignedJob(study=study, terms=terms, signed=signed, statements=statements)
+        self.problems += consistency.budget_flaws(study, job.result.ledger)
         if self.problems:  # no model should be there, and whatever is there is refused already
             return
-        files = files_of(result, self.page)
-        model = self._read(MODEL, len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS, "model")
+        files = files_of(job)
+        model = self._read(MODEL, len(files[MODEL]) * (1 + terms.sums) + _MOST_WORDS, "model")
         near = (
             model != files[MODEL]
-            and contract.sums
+            and terms.sums
             and sums_fit.equal_up_to_rounding(model or b"", files[MODEL])
         )
         if near and self.allow_unchecked:
@@ -307,7 +398,7 @@ def _statement_limit(study: Study) -> Callable[[str], int]:
     return lambda server: max((signed_statement.most_bytes(job, server) for job in jobs), default=0)
 
 
-def _contract(study: Study, server: str, data: bytes) -> JobTerms:
+def _job_terms(study: Study, server: str, data: bytes) -> JobTerms:
     """The job that ``server`` says it was."""
     statement = signed_statement.signed_by(data, server, study.signing_keys)
     return JobTerms.for_study(study, TrainingPlan.from_dict(dict(statement.plan)), statement.job)

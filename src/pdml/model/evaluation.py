@@ -10,8 +10,8 @@ import numpy as np
 
 from pdml._types import Array, IntArray
 from pdml.errors import DataError
+from pdml.mechanisms.count_release import binned
 from pdml.model.model import Model
-from pdml.training.count_release import binned
 
 BINS = 10  # of how sure the model was
 _WEAK = 100.0  # 1/ridge over all records: what the records say, not what a prior does

@@ -20,11 +20,11 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Ledger, LedgerRow
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
+from pdml.mechanisms.count_release import Counting, edges
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.mechanisms.randomness import Secure, Source
 from pdml.model.evaluation import Bin
 from pdml.model.model import Model
-from pdml.training.count_release import Counting, edges
 
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
 _MINIMUM_SIGNAL = (

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pdml
+from pdml._version import __version__
 from pdml.accounting import LedgerRow
 from pdml.formatting import numbers
 from pdml.model.model import read_ledger_rows
@@ -66,5 +66,5 @@ def evaluation_page(
         lines=lines,
         source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
         notes=counted,
-        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}",
     )

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pdml.formatting import numbers
+from pdml.mechanisms.count_release import edges
 from pdml.model.private_evaluation import LEVEL, CountedEvaluation
 from pdml.pages.charts.line_chart import Scale
 from pdml.pages.charts.scatter import plane_figure
 from pdml.pages.charts.svg import Figure
-from pdml.training.count_release import edges
 
 if TYPE_CHECKING:
+    from pdml.mechanisms.count_release import Counting
     from pdml.model.evaluation import Evaluation
     from pdml.model.private_evaluation import Estimate
-    from pdml.training.count_release import Counting
 
 MOST_CLASSES = 12  # of a confusion matrix that people still read
 WITHOUT = "without any protection (simulation)"

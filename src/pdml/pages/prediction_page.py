@@ -14,8 +14,8 @@ from functools import cached_property
 from importlib import resources
 from typing import Any
 
-import pdml
 from pdml import _validate
+from pdml._version import __version__
 from pdml.device.languages import constant
 from pdml.encoding.scaling import LIMIT
 from pdml.errors import InvalidInput
@@ -163,7 +163,7 @@ class PredictionPage:
 
     @property
     def version(self) -> str:
-        return f"pdml {pdml.__version__}"
+        return f"pdml {__version__}"
 
     @cached_property
     def style(self) -> Markup:

@@ -1,30 +1,28 @@
-"""The page of a simulated training: a table's, or the demo's."""
+"""The page of a simulated training: a table's, or one like the demo's."""
 
 from datetime import UTC, datetime
 from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pdml
+from pdml._version import __version__
 from pdml.accounting.kinds import Adversary, Data
 from pdml.formatting import numbers
 from pdml.pages.charts.training_charts import coefficient_figure
 from pdml.pages.evaluation_text import REFERENCE, Assessment
 from pdml.pages.training_page import Page, ServerRow
-from pdml.simulation import demo_training as demonstration
-from pdml.simulation.training_result import INSIDE
+from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:
-    from pdml.simulation.demo_training import Demo
-    from pdml.simulation.training_result import TrainingResult
+    from pdml.training.result import TrainingResult
 
 WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
 
 
 def table_page(trained: "TrainingResult") -> Page:
     """The page of a table's training."""
-    diagnostics = trained.simulation.diagnostics
-    return _page(
+    diagnostics = trained.diagnostics
+    return training_page(
         trained,
         title=f"{trained.model.label}, learnt from {Path(trained.source).name}",
         lead=table_lead(trained),
@@ -36,28 +34,9 @@ def table_page(trained: "TrainingResult") -> Page:
     )
 
 
-def demo_page(demo: "Demo") -> Page:
-    """The page of the demo, beside the same training without privacy."""
-    trained, unprotected = demo.private, demo.unprotected
-    show_risk = trained.simulation.diagnostics and trained.rounds
-    risk = float(unprotected.history.risk[-1]) if show_risk else None
-    graph = trained.simulation.graph_
-    return _page(
-        trained,
-        title="PDML demo: Twonorm",
-        lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "
-        f"{demo.epsilon:g}; {numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}.",
-        accuracies=True,
-        accuracy_note=f"on {demonstration.TESTED:,} fresh records of the same kind",
-        extra_settings={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
-        reference_accuracy=unprotected.accuracy,
-        reference_risk=risk,
-    )
-
-
 def table_lead(trained: "TrainingResult") -> str:
     """What was trained on, how, and by how many."""
-    model, graph = trained.model, trained.simulation.graph_
+    model, graph = trained.model, trained.graph
     names = [str(name) for name in model.classes]
     classes = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     column = trained.epsilon_column
@@ -108,7 +87,7 @@ def remarks(trained: "TrainingResult") -> list[str]:
     return [*sentences, f"The ledger counts {trained.model.privacy['counted']}."]
 
 
-def _page(
+def training_page(
     trained: "TrainingResult", *, accuracies: bool, extra_settings: dict[str, str], **more: Any
 ) -> Page:
     """``accuracies``: show them, because the records they were measured on are nobody's, or because
@@ -118,8 +97,8 @@ def _page(
     measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
     return Page(
         history=trained.history if trained.rounds else None,
-        n_servers=trained.simulation.graph_.n,
-        edges=trained.simulation.graph_.edges if trained.rounds else (),
+        n_servers=trained.graph.n,
+        edges=trained.graph.edges if trained.rounds else (),
         expected=trained.expected,
         servers=tuple(
             ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
@@ -133,10 +112,10 @@ def _page(
         lines=tuple(trained.ledger.rows()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
-        doubts=(*measured, *trained.simulation.doubts_),
+        doubts=(*measured, *trained.doubts),
         settings=_settings(trained, extra_settings),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
-        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}",
         **more,
     )
 
@@ -152,5 +131,5 @@ def _settings(trained: "TrainingResult", extra_settings: dict[str, str]) -> dict
 
 
 def _label_epsilon(trained: "TrainingResult") -> str:
-    column, same = trained.epsilon_column, trained.simulation.epsilon
+    column, same = trained.epsilon_column, trained.label_epsilon
     return f"column {column}" if column else "inf" if same is None else f"{same:g}"

@@ -4,17 +4,22 @@ privacy.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pdml.encoding.encoding import Encoding
 from pdml.errors import PDMLError
+from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.model.model import load_model
 from pdml.simulation.generators import twonorm
-from pdml.simulation.simulation import Simulation
-from pdml.simulation.training_result import TrainingResult, add_evaluation, release_model
+from pdml.training.result import TrainingResult, measure
+
+if TYPE_CHECKING:
+    from pdml.pages.training_page import Page
 
 USERS, TESTED = 7_000, 3_900
 SERVERS, LINKS = 10, 13  # as in the paper's evaluation
@@ -85,24 +90,44 @@ def run_demo(
         ("Training privately", epsilon, features_epsilon),
         ("The same without privacy", None, None),
     ):
-        method = trained[0].simulation.proposal_.plan.method if trained else None
+        method = trained[0].plan.method if trained else None
         with progress(title) as hear:
             model = PDMLClassifier(
                 kept,
                 features_epsilon=limit,
-                method=method,
-                rounds=rounds,
+                plan={"method": method, "rounds": rounds},
                 n_servers=SERVERS,
-                links=LINKS,
-                feature_scales=[(0, 1)] * people[0].shape[1],  # normal, as the paper has them
+                topology=("random", LINKS),
+                # normal, as the paper has them
+                encoding=Encoding(scales=[(0, 1)] * people[0].shape[1]),
                 classes=(-1, 1),
                 diagnostics=diagnostics,
-                on_round=hear,
                 random_state=seed,
             )
-            model.fit(people[0], people[1].astype(int))
-        trained.append(_evaluate_model(model, fresh))
+            model.fit(people[0], people[1].astype(int), on_round=hear)
+        trained.append(_evaluate(model.result_, kept, fresh))
     return Demo(private=trained[0], unprotected=trained[1], epsilon=epsilon, seed=seed)
+
+
+def demo_page(demo: Demo) -> "Page":
+    """The page of the demo, beside the same training without privacy."""
+    from pdml.pages import training_text  # not before there is something to draw
+
+    trained, unprotected = demo.private, demo.unprotected
+    show_risk = trained.diagnostics and trained.rounds
+    risk = float(unprotected.history.risk[-1]) if show_risk else None
+    graph = trained.graph
+    return training_text.training_page(
+        trained,
+        title="PDML demo: Twonorm",
+        lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "
+        f"{demo.epsilon:g}; {numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}.",
+        accuracies=True,
+        accuracy_note=f"on {TESTED:,} fresh records of the same kind",
+        extra_settings={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
+        reference_accuracy=unprotected.accuracy,
+        reference_risk=risk,
+    )
 
 
 def is_demo_model(path: Path) -> bool:
@@ -113,11 +138,14 @@ def is_demo_model(path: Path) -> bool:
         return False
 
 
-def _evaluate_model(fitted: Simulation, fresh: tuple[np.ndarray, np.ndarray]) -> TrainingResult:
-    names = tuple(f"x{k}" for k in range(1, fresh[0].shape[1] + 1))
-    model = release_model(fitted, feature_names=names, label="y")
-    model = replace(model, provenance={**model.provenance, "made_by": NAME})
-    servers = tuple(f"server {i + 1}" for i in range(SERVERS))
+def _evaluate(
+    result: TrainingResult, epsilon: float | None, fresh: tuple[np.ndarray, np.ndarray]
+) -> TrainingResult:
     x, y = fresh
-    result = TrainingResult(simulation=fitted, model=model, servers=servers)
-    return add_evaluation(result, x, (y > 0).astype(int))
+    names = tuple(f"x{k}" for k in range(1, x.shape[1] + 1))
+    named = result.replaced(
+        inputs={**result.inputs, "feature_names": names, "label": "y"},
+        producer={**result.producer, "made_by": NAME},
+        label_epsilon=epsilon,
+    )
+    return measure(named, x, (y > 0).astype(int))

@@ -1,25 +1,84 @@
-"""`PDMLClassifier`: private decentralised training behind scikit-learn's interface: a `Simulation`
-of all parties in one process, with X and y as scikit-learn takes them.
+"""`PDMLClassifier`: private decentralised training behind scikit-learn's interface. It has a
+simulation of all parties in one process, with X and y as scikit-learn takes them.
 """
 
-from typing import Any
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from types import FrameType
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from pdml import _validate
 from pdml._types import Array, Matrix
+from pdml.accounting import Budget, Ledger
 from pdml.encoding.encoding import Encoding, read_inputs
-from pdml.encoding.pipeline import Pipeline
-from pdml.model.model import Features
+from pdml.errors import InvalidInput
+from pdml.model.history import History
+from pdml.model.model import Features, Model
+from pdml.planning.resolve_plan import AUTO, SETTINGS
+from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.privacy_session import Origin
-from pdml.simulation.simulation import Simulation
-from pdml.simulation.transformers import PREPROCESSING_NOTE, fitted_before, rows_before
+from pdml.simulation.simulation import (
+    RISK_LEAK,
+    Caller,
+    OnRound,
+    SimulatedTraining,
+    SimulationSettings,
+    Topology,
+    simulate,
+)
+from pdml.training.intervals import Intervals
+from pdml.training.result import TrainingResult
+
+_ENCODING = {
+    "feature_scales": "scales",
+    "feature_ranges": "ranges",
+    "feature_levels": "levels",
+    "feature_map": "maps",
+    "missing": "missing",
+    "norm_bound": "norm_bound",
+    "fit_intercept": "intercept",
+}
+_ELSEWHERE = {
+    **{old: f"{old} is a field of encoding=Encoding({new}=...)" for old, new in _ENCODING.items()},
+    **{
+        name: f"{name} is a setting of plan=TrainingPlan({name}=...), or of "
+        f"plan={{{name!r}: ...}} to leave the others to the planner"
+        for name in SETTINGS
+    },
+    "links": 'links belong to topology=("random", links)',
+    "house": "house is local_models",
+    "on_round": "on_round is an argument of fit",
+}
+Given = ParamSpec("Given")
 
 
-class PDMLClassifier(ClassifierMixin, BaseEstimator, Simulation):
+def _explain_unknown(init: Callable[Given, None]) -> Callable[Given, None]:
+    """An unknown keyword names the class, and one that lives elsewhere says where."""
+    known = inspect.signature(init).parameters
+
+    @wraps(init)
+    def checked(*args: Given.args, **settings: Given.kwargs) -> None:
+        for name in settings:
+            if name not in known:
+                where = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+                raise TypeError(f"PDMLClassifier has no parameter {name!r}{where}")
+        init(*args, **settings)
+
+    return checked
+
+
+class PDMLClassifier(ClassifierMixin, BaseEstimator):
     """Linear classifier trained by servers that do not trust each other, on labels that nobody has
     seen.
 
@@ -29,78 +88,54 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator, Simulation):
         Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or
         infinity: no flipping.
     features_epsilon : float or None, default 1.0
-        With ``plan="auto"``, the most that all other servers together, or ``colluding`` of
+        Where the planner chooses, the most that all other servers together, or ``colluding`` of
         them, may learn of one person's features, but for a chance of ``delta``. None sets no limit,
         and the ledger says so.
     delta : float, default 1e-6
         That chance; the ledger tells every ε at it.
     colluding : int or None
-        With ``plan="auto"``, how many other servers may put together what they see: a plan of sums
-        then shows their total only. None: all of them.
-    plan : TrainingPlan or "auto"
+        Where the planner chooses, how many other servers may put together what they see: a plan of
+        sums then shows their total only. None: all of them.
+    plan : TrainingPlan, "auto" or mapping
         "auto" takes what `pdml.planning.search.planner.propose` finds best for public sizes within
         ``features_epsilon``, ``delta`` and ``colluding``, and a training that would spend more is
-        refused. Or every letter of the paper, or one exchange: ``TrainingPlan(method="sums")``;
-        then nothing but ``budget`` limits what is spent.
-    method, loss, rounds, penalty, regularization, objective_bound, objective_noise, noise_scale, \
-noise_decay, tolerance, label_noise, square_noise
-        Settings of `TrainingPlan`, which take the place of the plan's; None takes the plan's. With
-        "auto" the planner chooses the others: a setting that one method alone has asks for it.
-    n_servers, topology, links
-        The servers and how they are joined: "random" (``links`` links, default 1.3 per server),
-        "ring", "complete", "star", "grid", "small_world", a list of edges, or a `Graph`.
-    fit_intercept : bool
-        Append a constant 1 to every record. It counts inside ``norm_bound`` and is regularised like
-        any feature.
-    norm_bound : float
-        Records longer than this are shrunk to it, one by one; every guarantee rests on it.
-    feature_scales : sequence of (typical, spread), mapping by name, "from_data" or None
-        What is known of each column beforehand: most records lie within typical ± spread. Rows are
-        then made by `pdml.encoding.scaling`, in units of ``norm_bound``. "from_data" takes medians
-        and deviations from the records, rounded to two digits of the deviation, which is a leak and
-        is reported as one.
-    feature_ranges : array of shape (n_features, 2), "from_data" or None
-        Declared ranges: what lies outside is moved to the nearer end. Without ``feature_scales``
-        the middle of a range is typical and a sixth of its width the spread. "from_data" takes
-        minima and maxima from the records, rounded outwards to two digits of their distance, which
-        is a leak and is reported as one.
-    feature_levels : mapping of str to levels, or None
-        The levels of columns of text in a DataFrame. A column of pandas' categories has those that
-        its type declares.
-    feature_map : map, list of maps, or None
-        Further columns made of the scaled ones: `pdml.encoding.maps`, each as an object or as a
-        dict,
-        ``{"map": "squares"}``.
-    missing : {"refuse", "typical", "level"}, tuple of them, or mapping by name
-        What NaN and None mean: "typical", of numbers, takes the typical value and says so in a
-        column of its own; "level", of categories, is one more level. What is not named is refused.
+        refused. A mapping, ``{"penalty": 2.0}``, holds settings that the planner must keep: one
+        that one method alone has asks for it. Or every letter of the paper, or one exchange:
+        ``TrainingPlan(method="sums")``; then nothing but ``budget`` limits what is spent. A search
+        reaches every setting: ``plan__penalty``.
+    budget : Budget or None
+        The most that other servers may learn, all of them or ``colluding`` of them together. A
+        training that would spend more is refused before it starts. Where the planner chooses, it
+        takes the place of ``features_epsilon``, ``delta`` and ``colluding``.
+    encoding : Encoding or None
+        What is declared about the columns of X; None: nothing. A search reaches every field:
+        ``encoding__norm_bound``.
+    n_servers : int, default 10
+        How many train together.
+    topology : str, (str, int), list of edges or Graph
+        How they are joined: "random" (1.3 links per server; ``("random", 20)`` has 20), "ring",
+        "complete", "star", "grid", "small_world", a list of edges, or a `Graph`.
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
-    budget : Budget or None
-        The most that other servers may learn, all of them or ``colluding`` of them together. A
-        training that would spend more is refused before it starts. With ``plan="auto"`` it takes
-        the place of ``features_epsilon``, ``delta`` and ``colluding``.
-    open_ended : bool
-        Or it is stopped at the last round that ``budget`` allows, and refused only if that is none.
-    diagnostics : bool
-        Record the empirical risk per round: one more pass over the data per round, and a leak that
-        ``leaks_`` names. An exchange of sums has no rounds, and nothing is recorded.
-    house : bool
-        Also each server's model for its own house, ``house_``; for an exchange of sums. They hang
-        on exact sums, and so does whatever the fitted classifier is saved in.
-    on_round : callable(t, rounds) or None
-        Called after each round, for progress bars.
-    randomness : {"simulated", "secure"}
-        Where flips and noise come from: a seeded generator, or the operating system's entropy with
-        noise exact on a grid.
     engine : {"local", "ray"}
         Where the servers run: in this process, or as actors on a Ray cluster (RAY_ADDRESS, else a
         new one on this machine). The result is the same to the bit.
-    random_state
-        Makes everything reproducible to the bit; with secure randomness only the dealing of records
-        and the graph. Without one these two, and with them the plan, are the same in every fit, and
-        flips and noise are drawn afresh.
+    randomness : {"simulated", "secure"}
+        Where flips and noise come from: a seeded generator, or the operating system's entropy with
+        noise exact on a grid.
+    random_state : int, RandomState or None
+        Makes everything reproducible to the bit; with secure randomness only the partition of
+        records and the graph. Without one these two, and with them the plan, are the same in every
+        fit, and flips and noise are drawn afresh.
+    open_ended : bool
+        Stop at the last round that ``budget`` allows, and refuse only if that is none.
+    local_models : bool
+        Also a model for each server's own use, ``local_models_``; for an exchange of sums. They are
+        made of exact sums, and so is whatever the fitted classifier is saved in.
+    diagnostics : bool
+        Record the empirical risk per round: one more pass over the data per round, and a leak that
+        ``leaks_`` names. An exchange of sums has no rounds, and nothing is recorded.
 
     Attributes
     ----------
@@ -109,7 +144,7 @@ noise_decay, tolerance, label_noise, square_noise
     privacy_ : `Ledger`: who can learn what, for the rows as given to `fit`: what was fitted to the
     data before is not counted. `privacy_.person_rows()` for each record, in the order of the input.
     rounds_ : how many rounds were done.
-    n_clipped_ : how many training records were shrunk to ``norm_bound``. To be kept inside.
+    n_clipped_ : how many training records were clipped to the norm bound. Do not publish.
     leaks_ : sentences naming every release that no noise protects, as far as `fit` can see it:
     transformers before it in a pipeline that is being fitted, but nothing that was fitted by hand.
     server_models_ : each server's own last release as a `Model`; none after an exchange of sums,
@@ -118,21 +153,128 @@ noise_decay, tolerance, label_noise, square_noise
     of sums, what to expect of it: both are computed at first use.
     intervals_, coef_interval_ : `Intervals`, and their ends as an array (C, d, 2): which
     coefficients are more than noise, from what was released alone; computed at first use.
-    house_ : one `Model` for the house of each server, if asked for: not to be shared.
+    local_models_ : one `Model` for the own use of each server, if asked for: not to be shared.
     graph_ : the `Graph` that was used.
-    proposal_ : with ``plan="auto"`` the `Proposal` whose plan was used.
+    proposal_ : where the planner chose, the `Proposal` whose plan was used.
     doubts_ : sentences that say why the model may be of no use, and what would make it: no plan
-    within the budget is expected to do better than a server alone, or than the
-    majority-class baseline; or what was released cannot tell the model from the latter. `fit` warns
-    of them (`PrivacyUtilityWarning`).
+    within the budget is expected to do better than a server alone, or than the majority-class
+    baseline; or what was released cannot tell the model from the latter. `fit` warns of them
+    (`PrivacyUtilityWarning`).
+    result_ : `TrainingResult`: all of it, and what every server handed over.
     """
 
-    _notes = (PREPROCESSING_NOTE,)
+    _origin = Origin(0, session=False)  # of what is no clone
+    _warned: set[type[UserWarning]] | None = None  # of what, by clones of the same estimator
+
+    @_explain_unknown
+    def __init__(
+        self,
+        epsilon: float | None = 1.0,
+        *,
+        features_epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        colluding: int | None = None,
+        plan: TrainingPlan | str | Mapping[str, Any] = AUTO,
+        budget: Budget | None = None,
+        encoding: Encoding | None = None,
+        n_servers: int = 10,
+        topology: Topology = "random",
+        classes: Sequence[Any] | NDArray[Any] | None = None,
+        engine: str = "local",
+        randomness: str = "simulated",
+        random_state: Any = None,
+        open_ended: bool = False,
+        local_models: bool = False,
+        diagnostics: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.features_epsilon = features_epsilon
+        self.delta = delta
+        self.colluding = colluding
+        self.plan = plan
+        self.budget = budget
+        self.encoding = encoding
+        self.n_servers = n_servers
+        self.topology = topology
+        self.classes = classes
+        self.engine = engine
+        self.randomness = randomness
+        self.random_state = random_state
+        self.open_ended = open_ended
+        self.local_models = local_models
+        self.diagnostics = diagnostics
+
+    # Settings, for searches
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every parameter, with ``deep`` also ``plan__*`` and ``encoding__*``: None where the
+        planner chooses.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether to name the settings of plan and encoding.
+
+        Returns
+        -------
+        dict of str to value
+        """
+        params: dict[str, Any] = super().get_params(deep=False)
+        if not deep:
+            return params
+        plan = self.plan.to_dict() if isinstance(self.plan, TrainingPlan) else self.plan
+        planned = plan if isinstance(plan, Mapping) else {}
+        params |= {f"plan__{name}": planned.get(name) for name in SETTINGS}
+        return params | {
+            f"encoding__{name}": value for name, value in self._encoding.get_params().items()
+        }
+
+    def set_params(self, **params: Any) -> "PDMLClassifier":
+        """Set parameters, and settings of plan and encoding by ``plan__*`` and ``encoding__*``.
+
+        Parameters
+        ----------
+        **params : value
+            By name. A setting of a plan that the planner chooses is one that it must keep; None
+            leaves it to the planner.
+
+        Returns
+        -------
+        PDMLClassifier
+            Itself.
+        """
+        apart: dict[str, dict[str, Any]] = {"plan": {}, "encoding": {}}
+        own = {}
+        for name, value in params.items():
+            owner, _, setting = name.partition("__")
+            if setting and owner in apart:
+                apart[owner][setting] = value
+            else:
+                own[name] = value
+        super().set_params(**own)
+        if apart["encoding"]:
+            for name in apart["encoding"]:
+                _validate.choice("a field of encoding", name, tuple(self._encoding.get_params()))
+            self.encoding = replace(self._encoding, **apart["encoding"])
+        if apart["plan"]:
+            for name in apart["plan"]:
+                _validate.choice("a setting of plan", name, SETTINGS)
+            if isinstance(self.plan, TrainingPlan):
+                self.plan = replace(self.plan, **apart["plan"])
+            else:
+                kept = {**(self.plan if isinstance(self.plan, Mapping) else {}), **apart["plan"]}
+                self.plan = {k: v for k, v in kept.items() if v is not None} or AUTO
+        return self
+
+    @property
+    def _encoding(self) -> Encoding:
+        """What is declared."""
+        return self.encoding if isinstance(self.encoding, Encoding) else Encoding()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing != "refuse"
+        tags.input_tags.allow_nan = self._encoding.allows_gaps
         tags.classifier_tags.poor_score = True  # from few people little is learnt: it must not be
         return tags
 
@@ -144,7 +286,7 @@ noise_decay, tolerance, label_noise, square_noise
 
     def _family(self) -> set[type[UserWarning]]:
         """Of what clones have warned: one set for all clones of the same estimator."""
-        if self._origin.process and isinstance(self._warned, set):
+        if self._origin.process and self._warned is not None:
             return self._warned
         kinds: set[type[UserWarning]] = self.__dict__.setdefault("_clones_warned", set())
         return kinds
@@ -156,6 +298,7 @@ noise_decay, tolerance, label_noise, square_noise
         epsilons: Any = None,
         servers: Any = None,
         people: Any = None,
+        on_round: OnRound | None = None,
     ) -> "PDMLClassifier":
         """Train on simulated users.
 
@@ -166,41 +309,109 @@ noise_decay, tolerance, label_noise, square_noise
         epsilons : array, optional
             Each record's ε; by default ``epsilon`` for all.
         servers : array, optional
-            The index of each record's server; by default they are dealt out.
+            The index of each record's server; by default they are assigned at random.
         people : array, optional
             A name for each record, by which a `PrivacyLedgerSession` recognises it in other fits;
             by default its values, those before the first step of a pipeline.
+        on_round : callable, optional
+            Hears (rounds done, of how many) after each round, for progress bars.
 
         Returns
         -------
         self
         """
-        self.check()
-        form, x, y = self._read(X, y)
+        self._origin.check()
+        if not isinstance(self.encoding, (Encoding, type(None))):
+            raise InvalidInput(
+                f"encoding must be an Encoding or None, got {self.encoding!r}", setting="encoding"
+            )
+        encoding, params = self._encoding, self.get_params(deep=False)
+        del params["encoding"]
+        settings = SimulationSettings(**params)
+        self._form, x, y = encoding.resolve(self, X, y)
         check_classification_targets(y)
-        return self.simulate(
-            form,
+        self._training: SimulatedTraining = simulate(
+            settings,
+            self._form,
             x,
             y,
             epsilons=epsilons,
             servers=servers,
             people=people,
-            leaks=fitted_before(),
-            before=rows_before(self),
+            on_round=on_round,
+            caller=Caller(
+                origin=self._origin,
+                warned=self._warned,
+                notes=(PREPROCESSING_NOTE,),
+                leaks=tuple(fitted_before()),
+                before=rows_before(self),
+            ),
         )
+        own = self._training.own
+        self.classes_, self.graph_, self.rounds_ = (
+            self._training.classes,
+            own.graph,
+            own.plan.rounds,
+        )
+        self.coef_ = own.released_model.coefficients
+        self.intercept_ = own.released_model.intercepts
+        self.n_clipped_ = own.clipped
+        unprotected = [RISK_LEAK] if self.diagnostics and own.rounds else []
+        self.leaks_: list[str] = [*unprotected, *own.leaks]
+        if own.proposal is not None:
+            self.proposal_ = own.proposal
+        return self
 
-    def _read(self, X: Any, y: Any) -> tuple[Pipeline, Matrix, NDArray[Any]]:
-        """The form of X that is kept for predictions, and X and y as they can be used."""
-        encoding = Encoding(
-            scales=self.feature_scales,
-            ranges=self.feature_ranges,
-            levels=self.feature_levels,
-            maps=self.feature_map,
-            missing=self.missing,
-            norm_bound=self.norm_bound,
-            intercept=bool(self.fit_intercept),
-        )
-        return encoding.resolve(self, X, y)
+    def _fitted(self, what: str) -> TrainingResult:
+        """The result, its ledger counting all fits of a session."""
+        if "_training" not in self.__dict__:
+            raise AttributeError(f"{what} is known after fit")
+        return self._training.result
+
+    @property
+    def result_(self) -> TrainingResult:
+        """All that came out; in a `PrivacyLedgerSession` its ledger counts all fits."""
+        return self._fitted("result_")
+
+    @property
+    def privacy_(self) -> Ledger:
+        """Who can learn what; in a `PrivacyLedgerSession`, from all its fits together."""
+        return self._fitted("privacy_").ledger
+
+    @property
+    def model_(self) -> Model:
+        """The released model with all that its file says."""
+        return self._fitted("model_").model
+
+    @property
+    def history_(self) -> History:
+        """Round by round."""
+        return self._fitted("history_").history
+
+    @property
+    def server_models_(self) -> list[Model]:
+        """Each server's own last release."""
+        return self._fitted("server_models_").server_models
+
+    @property
+    def local_models_(self) -> list[Model]:
+        """Each server's model for its own use, if asked for: not to be shared."""
+        return list(self._fitted("local_models_").local_models.values())
+
+    @property
+    def intervals_(self) -> Intervals:
+        """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
+        return self._fitted("intervals_").intervals
+
+    @property
+    def coef_interval_(self) -> Array:
+        """(C, d, 2): the ends of `intervals_`."""
+        return np.stack([self.intervals_.low, self.intervals_.high], axis=-1)
+
+    @property
+    def doubts_(self) -> list[str]:
+        """Why the model may be of no use."""
+        return self._fitted("doubts_").doubts
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session, which knows other people too: what it has counted so far stays.
@@ -210,8 +421,8 @@ noise_decay, tolerance, label_noise, square_noise
         state = dict(super().__getstate__())
         if (origin := Origin.here()).session:
             state["_origin"] = origin
-        if state.get("_session") is not None:
-            state |= {"_spent": self.privacy_, "_session": None}
+        if (training := state.get("_training")) is not None:
+            state["_training"] = training.detached()
         return state
 
     def _checked(self, X: Matrix) -> Features:
@@ -221,12 +432,12 @@ noise_decay, tolerance, label_noise, square_noise
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""
         x = self._checked(X)
-        return self._bare.decision_function(x)
+        return self._training.own.released_model.decision_function(x)
 
     def predict_proba(self, X: Matrix) -> Array:
         """Class probabilities of the released model."""
         x = self._checked(X)
-        return self._bare.predict_proba(x)
+        return self._training.own.released_model.predict_proba(x)
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
@@ -234,3 +445,59 @@ noise_decay, tolerance, label_noise, square_noise
         return np.asarray(
             self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
         )
+
+
+# What scikit-learn fitted to the records before `fit` saw them: no ledger counts it.
+
+PREPROCESSING_NOTE = (
+    "every number is for the rows as given to `fit`: what was fitted to the data before is not "
+    "counted"
+)
+
+
+def fitted_before() -> list[str]:
+    """A leak for each pipeline that is fitting this estimator after transformers of its own.
+
+    A last step is not told of those before it, so the pipelines are looked for among the callers.
+    What was fitted by hand cannot be seen: the ledger says `PREPROCESSING_NOTE` in any case.
+    """
+    leaks = []
+    for pipeline in _pipelines():
+        names = [
+            type(step).__name__
+            for _, step in pipeline.steps[:-1]
+            if step not in (None, "passthrough") and get_tags(step).requires_fit
+        ]
+        if names:
+            leaks.append(
+                f"a pipeline fitted {', '.join(names)} to the records before `fit`, which no noise "
+                "protects and privacy_ does not count"
+            )
+    return list(dict.fromkeys(leaks))
+
+
+def rows_before(estimator: object) -> Any:
+    """X as it was before the pipeline whose last step is this estimator, or the outermost of
+    several in one another; None without one.
+
+    Folds of a search have the same values here, whatever is fitted to each of them on the way.
+    Behind anything else, which may choose rows (bagging), it cannot be told which rows are left.
+    """
+    rows, step = None, estimator
+    for pipeline, frame in _fitting():
+        if pipeline is not step and pipeline.steps[-1][1] is step:
+            rows, step = frame.f_locals.get("X"), pipeline
+    return rows
+
+
+def _pipelines() -> Iterator[Pipeline]:
+    return (pipeline for pipeline, _ in _fitting())
+
+
+def _fitting() -> Iterator[tuple[Pipeline, FrameType]]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, Pipeline) and frame.f_code.co_name.startswith("fit"):
+            yield caller, frame
+        frame = frame.f_back

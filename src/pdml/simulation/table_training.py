@@ -1,6 +1,6 @@
 """A table of people's records: trained on, predicted, evaluated."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -8,21 +8,24 @@ from numpy.typing import NDArray
 
 from pdml import _validate
 from pdml._types import IntArray
+from pdml.accounting import Budget
 from pdml.encoding.encoder import Attribute
 from pdml.encoding.maps import FeatureMap
 from pdml.encoding.pipeline import Pipeline
 from pdml.errors import InvalidInput
+from pdml.mechanisms.count_release import BINS, Counting
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.randomness import Source
 from pdml.model.evaluation import Evaluation, evaluate
 from pdml.model.model import Features, Model
 from pdml.model.private_evaluation import CountedEvaluation, count
-from pdml.simulation.simulation import Simulation
+from pdml.planning.resolve_plan import AUTO
+from pdml.planning.training_plan import TrainingPlan
+from pdml.simulation.simulation import OnRound, SimulationSettings, Topology, simulate
 from pdml.simulation.table_records import Records, read_labelled, read_records, split_test
-from pdml.simulation.training_result import TrainingResult, add_evaluation, release_model
 from pdml.tables import Table, columns, read_table
 from pdml.tables.roles import Roles
-from pdml.training.count_release import BINS, Counting
+from pdml.training.result import TrainingResult, measure
 
 SERVERS = 10  # where nobody says how many
 
@@ -44,7 +47,23 @@ def train_table(
     server_column: str = "",
     test: Readable | None = None,
     test_fraction: float = 0.0,
-    **settings: Any,
+    epsilon: float | None = 1.0,
+    features_epsilon: float | None = 1.0,
+    delta: float = 1e-6,
+    colluding: int | None = None,
+    plan: TrainingPlan | str | Mapping[str, Any] = AUTO,
+    budget: Budget | None = None,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    n_servers: int | None = None,
+    topology: Topology = "random",
+    engine: str = "local",
+    randomness: str = "simulated",
+    random_state: int | None = None,
+    open_ended: bool = False,
+    local_models: bool = False,
+    diagnostics: bool = False,
+    on_round: OnRound | None = None,
 ) -> TrainingResult:
     """Train on a table, with simulated people and servers in one process.
 
@@ -75,13 +94,24 @@ def train_table(
     epsilon_column : str
         The column of each person's own ε.
     server_column : str
-        The column that says which server each record belongs to; by default they are dealt out.
+        The column that says which server each record belongs to; by default they are assigned at
+        random.
     test : Table or path, optional
         Records to measure the accuracy on.
     test_fraction : float
         Or the share of the table that is held back for it.
-    **settings
-        Of `PDMLClassifier`: ``epsilon``, ``n_servers``, ``plan``, ``random_state`` and so on.
+    epsilon, features_epsilon, delta, colluding, plan, budget, topology, engine, randomness, \
+random_state, open_ended, local_models, diagnostics
+        As `PDMLClassifier` has them.
+    norm_bound : float
+        Records longer than this are clipped to it, one by one; every guarantee rests on it.
+    intercept : bool
+        Whether every row has a constant.
+    n_servers : int, optional
+        How many servers the records are assigned to, by default 10; as many as the server column
+        names, if there is one.
+    on_round : callable, optional
+        Hears (rounds done, of how many), for progress bars.
 
     Returns
     -------
@@ -112,7 +142,7 @@ def train_table(
     >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])
     >>> trained.model.save("model.json")
     """
-    _refuse_early(settings, test, test_fraction)
+    _refuse_early(epsilon, test, test_fraction)
     read = _read(table)
     roles = Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore))
     people = read_records(
@@ -129,30 +159,47 @@ def train_table(
     if test is not None:
         tested = read_labelled(people, _read(test), label)
     elif test_fraction:
-        training_records, tested = split_test(people, test_fraction, settings.get("random_state"))
-    done = _simulated(training_records, settings)
-    trained = TrainingResult(
-        simulation=done,
-        model=release_model(
-            done,
-            leaks=people.leaks,
-            classes=people.classes,
-            label=label,
+        training_records, tested = split_test(people, test_fraction, random_state)
+    settings = SimulationSettings(
+        epsilon=epsilon,
+        features_epsilon=features_epsilon,
+        delta=delta,
+        colluding=colluding,
+        plan=plan,
+        budget=budget,
+        n_servers=_server_count(people, n_servers),
+        topology=topology,
+        classes=range(len(people.classes)),
+        engine=engine,
+        randomness=randomness,
+        random_state=random_state,
+        open_ended=open_ended,
+        local_models=local_models,
+        diagnostics=diagnostics,
+    )
+    training = simulate(
+        settings,
+        Pipeline(
+            encoder=training_records.encoder, norm_bound=norm_bound, intercept=bool(intercept)
         ),
-        servers=people.names or tuple(f"server {i + 1}" for i in range(done.graph_.n)),
+        training_records.x,
+        training_records.codes,
+        epsilons=training_records.epsilons,
+        servers=training_records.owners,
+        on_round=on_round,
+        names=people.names,
+        inputs={"classes": people.classes, "label": label},
+    )
+    result = training.result.replaced(
+        leaks=(*training.result.leaks, *people.leaks),
+        label_epsilon=epsilon,
         source=read.source,
         epsilon_column=epsilon_column,
     )
-    return (
-        trained
-        if tested is None
-        else add_evaluation(
-            trained,
-            Features(tested.x),
-            tested.codes,
-            training_records=(Features(training_records.x), training_records.codes),
-        )
-    )
+    if tested is None:
+        return result
+    known = (Features(training_records.x), training_records.codes)
+    return measure(result, Features(tested.x), tested.codes, training_records=known)
 
 
 def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict[str, NDArray[Any]]:
@@ -270,10 +317,10 @@ def _read(table: Readable) -> Table:
     return table if isinstance(table, Table) else read_table(table)
 
 
-def _refuse_early(settings: dict[str, Any], test: Readable | None, fraction: float) -> None:
+def _refuse_early(epsilon: float | None, test: Readable | None, fraction: float) -> None:
     """What is wrong whatever the table holds is said before it is read."""
-    if settings.get("epsilon") is not None:
-        _ = LabelFlip(settings["epsilon"]).threshold
+    if epsilon is not None:
+        _ = LabelFlip(epsilon).threshold
     why = "something must be left to train on"
     _validate.real("test_fraction", fraction, low=0, high=1, open_high=True, why=why)
     if test is not None and fraction:
@@ -284,8 +331,8 @@ def _refuse_early(settings: dict[str, Any], test: Readable | None, fraction: flo
         )
 
 
-def _simulated(records: Records, settings: dict[str, Any]) -> Simulation:
-    n_servers = settings.get("n_servers")
+def _server_count(records: Records, n_servers: int | None) -> int:
+    """As many as the server column names, or as are asked for."""
     n = len(records.names) or (SERVERS if n_servers is None else n_servers)
     if n_servers not in (None, n):
         raise InvalidInput(
@@ -293,16 +340,4 @@ def _simulated(records: Records, settings: dict[str, Any]) -> Simulation:
             f"{n_servers}",
             setting="n_servers",
         )
-    chosen = {**settings, "n_servers": n, "classes": range(len(records.classes))}
-    simulation = Simulation(**chosen)
-    return simulation.simulate(
-        Pipeline(
-            encoder=records.encoder,
-            norm_bound=simulation.norm_bound,
-            intercept=bool(simulation.fit_intercept),
-        ),
-        records.x,
-        records.codes,
-        epsilons=records.epsilons,
-        servers=records.owners,
-    )
+    return n

@@ -11,18 +11,17 @@ import msgspec
 from pdml.accounting import Ledger
 from pdml.accounting.ledger import ADVERSARIES
 from pdml.accounting.provenance import RANDOMISED_BY, UNSAID
-from pdml.consortium.outcome import SEPARATE_NODES
 from pdml.consortium.result_folder import MODEL
 from pdml.consortium.signed_counts import check_evaluations, digest_of
 from pdml.consortium.verification import verify_result
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import SOURCES
 from pdml.model.model import Model, load_model
-from pdml.pages.result_page import result_page
 from pdml.planning.training_plan import TrainingPlan
 from pdml.statement.facts import OTHERS, Facts, Spent
 from pdml.study import Study
 from pdml.study.schema import trainable
+from pdml.training.result import SEPARATE_NODES
 
 
 def forecast_facts(study: Study, trainings: int) -> Facts:
@@ -60,7 +59,7 @@ class _Provenance(msgspec.Struct):
 
     study_hash: str
     job: str
-    contract: str
+    terms: str
     parties: str
     servers: list[str]
     records_per_server: list[int]
@@ -80,7 +79,7 @@ def load_result_facts(
     path, verified, last_digits = Path(result), False, False
     if path.is_dir():
         # Of the page a statement says nothing.
-        verification = verify_result(path, page=result_page, study=study.hash, allow_unchecked=True)
+        verification = verify_result(path, study=study.hash, allow_unchecked=True)
         verification.check()
         path, verified, last_digits = path / MODEL, True, MODEL in verification.unchecked
     model = load_model(path)
@@ -108,7 +107,7 @@ def load_result_facts(
             coalitions=tuple(every),
             spent=Spent(
                 job=provenance.job,
-                terms=provenance.contract,
+                terms=provenance.terms,
                 separate_nodes=provenance.parties == SEPARATE_NODES,
                 source=provenance.noise_source,
                 records=dict(zip(provenance.servers, provenance.records_per_server, strict=True)),

@@ -37,8 +37,7 @@ def demo(
       pdml demo --epsilon 0.5 --out gentle
     """
     from pdml.pages.training_page import write
-    from pdml.pages.training_text import demo_page
-    from pdml.simulation.demo_training import is_demo_model, run_demo
+    from pdml.simulation.demo_training import demo_page, is_demo_model, run_demo
 
     files = {"report": out / "report.html", "model": out / "model.json"}
     way_out = "the demo replaces only its own files; choose --out"
@@ -62,7 +61,7 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
     from pdml.cli.render import training_tables
     from pdml.formatting.numbers import sizes
 
-    trained, graph = done.private, done.private.simulation.graph_
+    trained, graph = done.private, done.private.graph
     totals = [
         *training_tables.comparison_rows(trained),
         ("without privacy", done.unprotected.accuracy),

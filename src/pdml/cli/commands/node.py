@@ -12,7 +12,6 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.node.job.training_data import TrainingData
     from pdml.node.storage.node_dir import NodeDirectory
 
 
@@ -199,19 +198,12 @@ def run(
     """
     from pdml.node.daemon.process import run as serve
 
-    def write(directory: "NodeDirectory", job: str, data: "TrainingData") -> None:
-        # after the first exchange of sums, not before
-        from pdml.consortium.job_client import write_local_model
-
-        write_local_model(directory, job, data)
-
     serve(
         folder,
         relay=relay,
         metrics=metrics,
         simulated_noise=simulated_noise,
         verbose=verbose,
-        write_local_model=write,
     )
 
 

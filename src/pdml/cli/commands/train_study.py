@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pdml.consortium.job_client import JobResult
-    from pdml.consortium.outcome import ConsortiumResult
-    from pdml.model.model import Model
     from pdml.planning.training_plan import TrainingPlan
     from pdml.study import Study
+    from pdml.training.result import TrainingResult
 
 ENGINES = ("local", "ray", "nodes")
 _ENGINE = "local (one process), ray (a cluster) or nodes (between organisations)."
@@ -98,7 +97,7 @@ def train_study(
     outputs.check(list(files.values()), force=force)
     study = Study.load(file)
     with console.progress("Training") as progress:
-        trained = study_training.train_study(
+        result = study_training.train_study(
             study,
             dict(_named(text) for text in folders or ()),
             engine=engine,
@@ -107,9 +106,9 @@ def train_study(
             random_state=seed,
             progress=progress,
         )
-    page = partial(write, page=training_page(trained))
-    outputs.commit({files["report"]: page, files["model"]: trained.model.save})
-    _print_outcome(study, trained.outcome, trained.model, engine, files, as_json)
+    page = partial(write, page=training_page(study, result))
+    outputs.commit({files["report"]: page, files["model"]: result.model.save})
+    _print_result(study, result, engine, files, as_json)
 
 
 def _train_between_nodes(
@@ -153,17 +152,17 @@ def _train_between_nodes(
 def write_result(ended: "JobResult", out: Path, *, as_json: bool) -> None:
     """The folder of a job between organisations, and what is told about it."""
     from pdml.consortium.result_folder import MODEL, PAGE
-    from pdml.pages.result_page import result_page
 
-    ended.save(out, result_page)
-    result = ended.result
+    ended.save(out)
+    job = ended.job
     if ended.problem:
-        job = result.contract.job
-        raise EngineError(f"job {job} has no model: {ended.problem}; what was signed is in {out}")
+        raise EngineError(
+            f"job {job.terms.job} has no model: {ended.problem}; what was signed is in {out}"
+        )
     files = {"report": out / PAGE, "model": out / MODEL, "result": out}
-    if (local_model := ended.home.local_model_path(result.contract.job)).exists():
+    if (local_model := ended.at_node.home.local_model_path(job.terms.job)).exists():
         files["local model"] = local_model
-    _print_outcome(result.study, result.outcome, ended.model, "nodes", files, as_json)
+    _print_result(job.study, ended.result, "nodes", files, as_json)
 
 
 def _plan(study: "Study", plan_options: dict[str, Any]) -> "TrainingPlan | None":
@@ -182,10 +181,9 @@ def _named(text: str) -> tuple[str, Path]:
     return name, Path(folder)
 
 
-def _print_outcome(
+def _print_result(
     study: "Study",
-    outcome: "ConsortiumResult",
-    model: "Model",
+    result: "TrainingResult",
     engine: str,
     files: dict[str, Path],
     as_json: bool,
@@ -193,11 +191,10 @@ def _print_outcome(
     from pdml.pages.result_page import lead, notes_of
 
     def show() -> None:
-        linked = outcome.contract.plan.method == "rounds"
-        table = console.accuracy_table(outcome.rows, (), linked=linked)
-        console.print_table(study.title, table, lead(study, outcome))
-        console.print_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
-        console.print_text("", *notes_of(outcome))
+        table = console.accuracy_table(result.rows, (), linked=bool(result.rounds))
+        console.print_table(study.title, table, lead(study, result))
+        console.print_privacy(result.ledger.overview(result.plan.colluding))
+        console.print_text("", *notes_of(result))
         console.print_files(files)
         if "local model" in files:
             console.print_text(
@@ -205,4 +202,4 @@ def _print_outcome(
             )
 
     paths = {"engine": engine, "files": {name: str(path) for name, path in files.items()}}
-    console.print_result(as_json, outcome.summary(model) | paths, show)
+    console.print_result(as_json, result.summary() | paths, show)

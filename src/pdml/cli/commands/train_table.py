@@ -16,7 +16,7 @@ from pdml.cli.options import PLAN, PRIVACY, argument, flag, option
 from pdml.cli.render import console
 
 if TYPE_CHECKING:
-    from pdml.simulation.training_result import TrainingResult
+    from pdml.training.result import TrainingResult
 
 _LIMITS = ("features_epsilon", "delta", "colluding")
 COLUMNS, _ACCURACY = "The columns", "Accuracy"
@@ -121,7 +121,8 @@ def train_table(
       pdml train people.csv --label diagnosis --from-data
     """
     arguments = locals()
-    plan_options = options.pick_options(arguments, (*options.SETTINGS, "method", *_LIMITS))
+    plan_options = options.pick_options(arguments, (*options.SETTINGS, "method"))
+    limits = options.pick_options(arguments, _LIMITS)
     server_options = options.pick_options(arguments, ("links", "servers"))
     if not label:
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
@@ -130,15 +131,18 @@ def train_table(
     from pdml.pages.training_page import write
     from pdml.pages.training_text import table_page
     from pdml.planning.plan_file import SavedPlan
+    from pdml.planning.resolve_plan import AUTO
     from pdml.simulation.table_training import train_table
 
     files = {"report": out / report, "model": out / model}
     outputs.check(list(files.values()), force=force)
-    plan_settings: dict[str, Any] = {"topology": topology, "links": links, "n_servers": servers}
     if plan is None:
-        plan_settings |= plan_options
+        plan_settings: dict[str, Any] = {"n_servers": servers, **limits}
+        plan_settings["topology"] = topology if links is None else (topology, links)
+        plan_settings["plan"] = plan_options or AUTO
     else:
-        options.refuse_options(plan_options | server_options, " beside --plan: the file settles it")
+        fixed = plan_options | limits | server_options
+        options.refuse_options(fixed, " beside --plan: the file settles it")
         plan_settings = SavedPlan.load(plan).settings()
     columns = column_options.Columns(
         **{name: arguments[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
@@ -220,11 +224,11 @@ def _weakness(trained: "TrainingResult") -> Iterator[str]:
 def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
     from pdml.cli.render import training_tables
     from pdml.pages.training_text import assess, measured_on, table_lead
-    from pdml.simulation.training_result import INSIDE
+    from pdml.training.result import INSIDE
 
     totals = training_tables.comparison_rows(trained)
     hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
-    if trained.simulation.diagnostics:
+    if trained.diagnostics:
         hint = ""  # the leak is named below
     console.print_table(
         "How accurate is it?",

@@ -9,7 +9,7 @@ from pdml.errors import plain
 
 if TYPE_CHECKING:
     from pdml.consortium.signed_counts import PooledEvaluation
-    from pdml.consortium.verdict import Verification
+    from pdml.consortium.verification import Verification
 
 _EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
 
@@ -52,13 +52,10 @@ def verify(
     """
     from pdml.consortium.signed_counts import verify_evaluations
     from pdml.consortium.verification import verify_result
-    from pdml.pages.result_page import result_page
     from pdml.study import Study
 
     wanted = Study.load(study).hash if study is not None else ""
-    verification = verify_result(
-        result, page=result_page, study=wanted, allow_unchecked=allow_unchecked
-    )
+    verification = verify_result(result, study=wanted, allow_unchecked=allow_unchecked)
     checked = verify_evaluations(result, evaluation) if evaluation and verification.ok else None
     summary = verification.to_dict() | (
         {} if checked is None else {"evaluation": checked.to_dict()}

@@ -7,12 +7,12 @@ import numpy as np
 from pdml.cli.render import console
 from pdml.pages.evaluation_text import WITHOUT
 from pdml.pages.training_text import remarks
-from pdml.simulation.training_result import INSIDE
+from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:
     from pdml.numerics.sums.expected_accuracy import Expectation
     from pdml.pages.evaluation_text import Assessment
-    from pdml.simulation.training_result import TrainingResult
+    from pdml.training.result import TrainingResult
 
 
 SIMULATED = (
@@ -33,8 +33,8 @@ def show_training(trained: "TrainingResult", *notes: str) -> None:
         )
     if trained.expected is not None:
         console.print_text("", expectation(trained.expected, measured=trained.accuracy is not None))
-    if trained.simulation.doubts_:
-        console.print_text("", *trained.simulation.doubts_)
+    if trained.doubts:
+        console.print_text("", *trained.doubts)
     console.print_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
     console.print_text("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
 
@@ -61,14 +61,13 @@ def expectation(expected: "Expectation", *, measured: bool) -> str:
 
 def _inside(trained: "TrainingResult") -> list[str]:
     """What only whoever holds the records may know: words for the terminal, never for a file."""
-    fitted = trained.simulation
-    if not fitted.n_clipped_:
+    if not trained.clipped:
         return []
-    bias = " (which counts the constant of every record)" if fitted.fit_intercept else ""
-    usual = ", as typical ones are where inputs are declared" if fitted.declared else ""
+    bias = " (which counts the constant of every record)" if trained.intercept else ""
+    usual = ", as typical ones are where inputs are declared" if trained.declared else ""
     return [
-        f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
-        f"{fitted.norm_bound:g}{bias} and clipped to it{usual}; this count is {INSIDE}."
+        f"{trained.clipped:,} of {trained.records:,} records were longer than the norm bound "
+        f"{trained.model.norm_bound:g}{bias} and clipped to it{usual}; this count is {INSIDE}."
     ]
 
 

@@ -14,6 +14,7 @@ from pdml.node.job.activity import Runtime, Steps, Tasks, ThreadTasks, Transport
 from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
 from pdml.node.job.coordinator import Coordinator, tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
+from pdml.node.job.job_result import write_local_model
 from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import (
     ENDED,
@@ -49,7 +50,7 @@ class NodeDaemon:
         *,
         clock: Clock,
         tasks: Tasks | None = None,
-        write_local_model: WriteLocalModel | None = None,
+        write_local_model: WriteLocalModel = write_local_model,
     ) -> None:
         study = directory.checked_study()
         self.member = Member(name=directory.name, study=study, identity=directory.identity())

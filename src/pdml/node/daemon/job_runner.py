@@ -16,6 +16,7 @@ from pdml.node.job.activity import Runtime, Steps
 from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
 from pdml.node.job.coordinator import tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
+from pdml.node.job.job_result import write_local_model
 from pdml.node.job.participant import Participant
 from pdml.node.job.round_exchange import Exchange, Stopped
 from pdml.node.job.statements import fetch_statements
@@ -27,7 +28,7 @@ from pdml.node.storage.journal import Job, JobState, Journal
 from pdml.node.storage.node_dir import NodeDirectory
 
 WriteLocalModel = Callable[[NodeDirectory, str, TrainingData], object]
-"""Writes this organisation's own model of a job that is done: (directory, job, training data)."""
+"""`write_local_model`, or what a test has instead: (directory, job, training data)."""
 
 log = logging.getLogger("pdml.node")
 
@@ -149,7 +150,7 @@ class LocalModels:
         directory: NodeDirectory,
         committed: Journal,
         load_training_data: Callable[[], TrainingData],
-        write_local_model: WriteLocalModel | None,
+        write_local_model: WriteLocalModel = write_local_model,
     ) -> None:
         self._directory, self._committed = directory, committed
         self._load_training_data = load_training_data
@@ -157,8 +158,6 @@ class LocalModels:
 
     def write(self) -> None:
         """Whatever is missing."""
-        if self._write_local_model is None:
-            return
         with self._lock, single_thread():
             try:
                 for job in filter(self._missing, self._committed.jobs()):

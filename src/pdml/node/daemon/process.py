@@ -18,6 +18,7 @@ from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.daemon.job_runner import WriteLocalModel
 from pdml.node.daemon.nats_transport import NatsTransport
+from pdml.node.job.job_result import write_local_model
 from pdml.node.operator.status import NodeStatus, read_status
 from pdml.node.storage.node_dir import NodeDirectory
 
@@ -31,7 +32,7 @@ def run(
     metrics: str = "",
     simulated_noise: int | None = None,
     verbose: bool = False,
-    write_local_model: WriteLocalModel | None = None,
+    write_local_model: WriteLocalModel = write_local_model,
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
@@ -49,8 +50,8 @@ def run(
     verbose : bool
         Log what is dropped, too.
     write_local_model : callable, optional
-        Writes the model for the organisation's own use after each exchange of sums, or at the next
-        start if the process ended before it could: `pdml.consortium.job_client.write_local_model`.
+        Another way to write the model for the organisation's own use after each exchange of sums,
+        or at the next start if the process ended before it could; for tests.
     """
     _log(verbose)
     source = Secure() if simulated_noise is None else Simulated(simulated_noise)

@@ -15,7 +15,7 @@ from pdml.pages.charts.scatter import Whisker, whisker_figure
 from pdml.pages.charts.svg import Figure
 
 if TYPE_CHECKING:
-    from pdml.model.intervals import Intervals
+    from pdml.training.intervals import Intervals
 
 _SURE = (0.7, 0.75, 0.8, 0.9, 0.99, 0.999)
 

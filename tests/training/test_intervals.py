@@ -5,18 +5,19 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from estimators import make_classifier
 from fitting import is_gaussian
 
 from pdml import PDMLClassifier, TrainingPlan
-from pdml.model.intervals import OF_ROUNDS, OF_SUMS, of_rounds
 from pdml.research.datasets import twonorm
+from pdml.training.intervals import OF_ROUNDS, OF_SUMS, of_rounds
 
 SUMS = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0)
 
 
 def fitted(plan: TrainingPlan, **settings) -> PDMLClassifier:
     x, y = twonorm(1500, np.random.default_rng(0))
-    return PDMLClassifier(plan=plan, n_servers=4, random_state=1, **settings).fit(x, y)
+    return make_classifier(plan=plan, n_servers=4, random_state=1, **settings).fit(x, y)
 
 
 def test_after_sums_intervals_are_a_function_of_the_total():
@@ -39,15 +40,15 @@ def test_records_in_other_units_have_intervals_in_theirs():
     """
     x, y = twonorm(1500, np.random.default_rng(0))
     louder = replace(SUMS, label_noise=4.0, square_noise=12.0)
-    asked = {"n_servers": 4, "epsilon": None, "fit_intercept": False, "random_state": 1}
-    once = PDMLClassifier(plan=SUMS, **asked).fit(x, y).intervals_
-    twice = PDMLClassifier(plan=louder, norm_bound=2.0, **asked).fit(2 * x, y).intervals_
+    asked = {"n_servers": 4, "epsilon": None, "intercept": False, "random_state": 1}
+    once = make_classifier(plan=SUMS, **asked).fit(x, y).intervals_
+    twice = make_classifier(plan=louder, norm_bound=2.0, **asked).fit(2 * x, y).intervals_
     np.testing.assert_allclose(2 * twice.deviations, once.deviations, rtol=0.02)
     np.testing.assert_allclose(2 * twice.coefficients, once.coefficients, rtol=0.02, atol=0.02)
 
 
 def test_without_an_intercept_no_column_is_left_out():
-    assert fitted(SUMS, fit_intercept=False).coef_interval_.shape == (1, 20, 2)
+    assert fitted(SUMS, intercept=False).coef_interval_.shape == (1, 20, 2)
 
 
 def test_after_rounds_only_the_last_round_s_noise_is_told_and_nothing_is_called_more_than_noise():

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Ledger
 from pdml.errors import InvalidInput
+from pdml.mechanisms.count_release import SHIFT, Counting, binned, edges
 from pdml.mechanisms.integer_gaussian import dequantize
 from pdml.mechanisms.randomness import Secure, Simulated
-from pdml.training.count_release import SHIFT, Counting, binned, edges
 
 
 @st.composite

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isclose
 
-from pdml.accounting import Budget
+from pdml.accounting import Budget, Ledger
 from pdml.accounting.event_codec import CLOSE
-from pdml.consortium.outcome import ConsortiumResult
 from pdml.errors import PDMLError
 from pdml.mechanisms import masks
 from pdml.node.job import sums_participant
@@ -74,10 +73,10 @@ class Mismatch:
         )
 
 
-def mismatches(contract: JobTerms, statements: Mapping[str, Statement]) -> list[Mismatch]:
+def mismatches(terms: JobTerms, statements: Mapping[str, Statement]) -> list[Mismatch]:
     """Where two servers differ about what passed between them: the first round of each link."""
     differences = []
-    for hearer in contract.servers:
+    for hearer in terms.servers:
         for neighbour in statements[hearer].heard if hearer in statements else ():
             if (
                 neighbour.sender not in statements
@@ -99,20 +98,18 @@ def mismatches(contract: JobTerms, statements: Mapping[str, Statement]) -> list[
     return differences
 
 
-def disagreements(
-    study: Study, contract: JobTerms, statements: Mapping[str, Statement]
-) -> list[Flaw]:
+def disagreements(study: Study, terms: JobTerms, statements: Mapping[str, Statement]) -> list[Flaw]:
     """What else is wrong between opened statements, and between them and the study."""
     flaws = [
         *_study_flaws(study, statements),
         *_sources(statements),
-        *_links(contract, statements),
+        *_links(terms, statements),
         *_jobs(statements),
     ]
-    return flaws + list(_total(contract, statements))
+    return flaws + list(_total(terms, statements))
 
 
-def budget_flaws(study: Study, outcome: ConsortiumResult) -> list[Flaw]:
+def budget_flaws(study: Study, ledger: Ledger) -> list[Flaw]:
     """Whether some data set has spent more than the study allows, all its jobs counted.
 
     A plan may meet a budget to the last digit, and another machine compute that digit differently:
@@ -125,7 +122,7 @@ def budget_flaws(study: Study, outcome: ConsortiumResult) -> list[Flaw]:
         labels_epsilon=budget.labels_epsilon * (1 + CLOSE),
     )
     try:
-        outcome.ledger.check(allowed)
+        ledger.check(allowed)
     except PDMLError as error:
         return [Flaw(kind="budget", sentence=f"the budget is exceeded: {error}")]
     return []
@@ -161,11 +158,11 @@ def _sources(statements: Mapping[str, Statement]) -> Iterator[Flaw]:
         yield Flaw(kind="statement", sentence=sentence, servers=tuple(few))
 
 
-def _links(contract: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
+def _links(terms: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
     """What both ends of a link know: data sets, their earlier releases, and distances."""
     releases = {(who, other.sender): other for who in statements for other in statements[who].heard}
-    for i, k in contract.graph.edges:
-        first, other = contract.servers[i], contract.servers[k]
+    for i, k in terms.graph.edges:
+        first, other = terms.servers[i], terms.servers[k]
         for sender, hearer in ((first, other), (other, first)):
             if sender in statements and hearer in statements:
                 yield from _dataset_flaws(statements[sender], releases[hearer, sender], hearer)
@@ -210,7 +207,7 @@ def _distances(first: NeighbourReleases, other: NeighbourReleases) -> Iterator[F
 
 
 def _jobs(statements: Mapping[str, Statement]) -> Iterator[Flaw]:
-    """An earlier job had one contract, whoever tells of it."""
+    """An earlier job had one terms, whoever tells of it."""
     first: dict[str, tuple[str, str]] = {}
     for name, statement in statements.items():
         for job in statement.earlier:
@@ -220,14 +217,14 @@ def _jobs(statements: Mapping[str, Statement]) -> Iterator[Flaw]:
                 yield Flaw(kind="statement", sentence=sentence, servers=(other, name))
 
 
-def _total(contract: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
+def _total(terms: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Flaw]:
     """Of masked rows nothing but the total can be checked; of others each was."""
-    if not contract.masked or len(statements) < len(contract.servers):
+    if not terms.masked or len(statements) < len(terms.servers):
         return
-    rows = {name: statement.vector(contract)[0] for name, statement in statements.items()}
-    specs = [spec_of(statement, contract) for statement in statements.values()]
+    rows = {name: statement.vector(terms)[0] for name, statement in statements.items()}
+    specs = [spec_of(statement, terms) for statement in statements.values()]
     if sums_participant.inconsistent_with_record_counts(
-        masks.total(rows, contract.servers), contract, specs
+        masks.total(rows, terms.servers), terms, specs
     ):
         wrong = "the total of the masked sums is none that so many records can have"
         sentence = f"{wrong}: some server sent another row than its own, and masks hide which"

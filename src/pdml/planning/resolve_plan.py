@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from math import isinf
 from typing import Any
 
+from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.errors import InvalidInput
@@ -18,14 +19,14 @@ from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import OF_ROUNDS, OF_SUMS, TrainingPlan
 
 AUTO = "auto"
-OVERRIDES = tuple(field.name for field in fields(TrainingPlan) if field.name != "colluding")
-"""Settings of a plan that `PDMLClassifier` takes by themselves; who may collude is the budget's."""
+SETTINGS = tuple(field.name for field in fields(TrainingPlan) if field.name != "colluding")
+"""Settings of a plan that the planner can be told to keep; who may collude is the budget's."""
 
 NO_LIMIT = "no limit was set on what other servers may learn of features (features_epsilon)"
 SCALE_FIRST = (
-    "Declare feature_scales or feature_ranges before anything else: most rows were longer than "
-    "norm_bound and were shrunk to it, and which budget or how many records would do is said of "
-    "declared columns alone."
+    "Declare encoding=Encoding(scales=...) or ranges before anything else: most rows were longer "
+    "than norm_bound and were clipped to it, and which budget or how many records would do is "
+    "said of declared columns alone."
 )
 
 _LIKELY = 1 / 3  # that nothing is gained: chosen on made-up populations (docs/guide/defaults.md)
@@ -52,20 +53,21 @@ class ResolvedPlan:
 
 
 def resolve_plan(
-    plan: TrainingPlan | str,
-    overrides: Mapping[str, Any],
+    plan: TrainingPlan | str | Mapping[str, Any],
     budget: Budget | None,
     default_budget: Budget,
     *,
+    local_models: bool = False,
     specs: Sequence[ServerSpec],
     epsilons: Array,
     graph: Graph,
 ) -> ResolvedPlan:
-    """The plan to train by."""
+    """The plan to train by: the one that is given, or the planner's with the settings that are."""
     if isinstance(plan, TrainingPlan):
-        return ResolvedPlan(plan=replace(plan, **overrides), budget=budget)
-    if plan != AUTO:
-        raise InvalidInput(f"plan must be a TrainingPlan or {AUTO!r}, got {plan!r}", setting="plan")
+        return ResolvedPlan(plan=plan, budget=budget)
+    overrides = _overrides(plan)
+    if local_models and not overrides.get("method"):
+        overrides["method"] = "sums"  # a local model is made of nothing else
     from pdml.planning.search.planner import propose
 
     allowed = default_budget if budget is None else budget
@@ -80,6 +82,20 @@ def resolve_plan(
         fixed_settings={name: overrides[name] for name in FIXABLE_SETTINGS if name in overrides},
     )
     return ResolvedPlan(plan=replace(proposal.plan, **overrides), budget=allowed, proposal=proposal)
+
+
+def _overrides(plan: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the planner must keep; None leaves one to it."""
+    if isinstance(plan, Mapping):
+        for name in plan:
+            _validate.choice("a setting of plan", name, SETTINGS)
+        return {name: value for name, value in plan.items() if value is not None}
+    if plan != AUTO:
+        raise InvalidInput(
+            f"plan must be a TrainingPlan, {AUTO!r} or a mapping of settings, got {plan!r}",
+            setting="plan",
+        )
+    return {}
 
 
 def _implied(overrides: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,469 @@
+"""What a training gives, whoever held the records: `TrainingResult`, one type for a simulation, a
+study of one trust domain, and a job between organisations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, reduce
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import Array, IntArray
+from pdml._version import __version__
+from pdml.accounting import Ledger, PersonRows, Reports
+from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.accounting.kinds import Method
+from pdml.accounting.provenance import UNSAID
+from pdml.errors import InvalidInput
+from pdml.mechanisms.integer_gaussian import Units
+from pdml.model.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
+from pdml.model.history import NO_ROUNDS, History, noise_level
+from pdml.model.model import THIS_TRAINING, Model
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.interval import Range
+from pdml.numerics.sums.expected_accuracy import Expectation
+from pdml.planning.proposal import Proposal
+from pdml.planning.resolve_plan import utility_warnings
+from pdml.planning.server_spec import ServerSpec
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import intervals, sums_fit
+from pdml.training.engines.local_engine import diameters
+from pdml.training.intervals import Intervals
+
+INSIDE = "computed from records without noise, so that no file holds it: do not publish"
+PAGE_LEAK = "the page shows figures computed from records without noise: do not publish"
+# What of `TrainingResult.summary` is computed from records without noise.
+INSIDE_ONLY = (
+    *("accuracy", "majority_accuracy", "reference_accuracy", "evaluation"),
+    *("servers.accuracy", "mean_server_accuracy", "clipped"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerPart:
+    """What one server hands over at the end: noisy or public things only."""
+
+    name: str
+    spec: ServerSpec
+    released: NDArray[Any]  # (C, d): w̃_i(T); of sums the row that it sent, words if masked
+    events: tuple[Event, ...]  # of this training, without the flip
+    earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
+    released_before: int = 0  # vectors, in those jobs
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+
+    def flip(self) -> LabelFlipped:
+        """What its labels, and other answers, went through."""
+        return self.spec.flip(self.randomised_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """How good a simulated training's models are on records that were not trained on: computed
+    without noise, and not to be published.
+    """
+
+    evaluation: Evaluation  # of the released model
+    server_accuracies: tuple[float, ...] | None = None  # of each last release; None after sums
+    reference_accuracy: float | None = None  # of the same records without any protection
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult:
+    """What came out of a training: functions of noisy releases and public settings, unless a field
+    says otherwise.
+
+    Attributes
+    ----------
+    plan : TrainingPlan
+        What was done.
+    graph : Graph
+        Who heard whom.
+    parts : tuple of ServerPart
+        What each server handed over, in order.
+    ledger : Ledger
+        Who can learn what.
+    history : History
+        Round by round; without any after an exchange of sums.
+    inputs : mapping
+        The fields of `Model` that say what its rows and classes are.
+    origin : mapping
+        Where the model comes from: the head of its provenance.
+    leaks : tuple of str
+        Every release that no noise protects.
+    local_weights : mapping of str to array
+        Of each server's own model, if it was asked for: made of exact sums, not to be shared.
+    counted : str
+        Which trainings the ledger counts.
+    producer : mapping
+        What made the model's file.
+    intercept : bool
+        Whether every row has a constant.
+    reports : Reports, optional
+        Each record's own ε, for `person_rows`: do not publish.
+    proposal : Proposal, optional
+        What the planner found, if it was asked.
+    unscaled : bool
+        Whether most rows were clipped because nothing was declared about them.
+    clipped : int
+        How many records were longer than the norm bound: do not publish.
+    diagnostics : bool
+        Whether figures without noise were asked for.
+    declared : bool
+        Whether rows follow from declared inputs.
+    measurement : Measurement, optional
+        How good the models are on other records: do not publish.
+    label_epsilon : float, optional
+        That of all labels, where people did not choose.
+    source, epsilon_column : str
+        The table's name and the column of people's own ε, if there was one.
+    """
+
+    plan: TrainingPlan
+    graph: Graph
+    parts: tuple[ServerPart, ...]
+    ledger: Ledger
+    history: History
+    inputs: Mapping[str, Any]
+    origin: Mapping[str, Any]
+    leaks: tuple[str, ...] = ()
+    local_weights: Mapping[str, Array] = field(default_factory=dict)
+    counted: str = THIS_TRAINING
+    producer: Mapping[str, Any] = field(default_factory=lambda: {"pdml_version": __version__})
+    intercept: bool = True
+    reports: Reports | None = None
+    proposal: Proposal | None = None
+    unscaled: bool = False
+    clipped: int = 0
+    diagnostics: bool = False
+    declared: bool = True
+    measurement: Measurement | None = None
+    label_epsilon: float | None = None
+    source: str = ""
+    epsilon_column: str = ""
+
+    # What was released
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def records(self) -> int:
+        """How many records were trained on."""
+        return sum(part.spec.records for part in self.parts)
+
+    @property
+    def rounds(self) -> int:
+        """How many were done; 0 of an exchange of sums."""
+        return 0 if self._sums else self.plan.rounds
+
+    @property
+    def _sums(self) -> bool:
+        return self.plan.method == Method.SUMS
+
+    @property
+    def releases(self) -> NDArray[Any]:
+        """Of every server."""
+        return np.array([part.released for part in self.parts])
+
+    @property
+    def total(self) -> Units:
+        """Of sums: what all rows add up to, exactly and whether they are masked or not."""
+        if len(self.parts) != self.parts[0].spec.n_servers:
+            known = ", ".join(self.servers)
+            raise InvalidInput(f"a total needs the sums of every server, and has those of {known}")
+        return np.asarray(reduce(np.add, self.releases.view(np.uint64))).view(np.int64)
+
+    @cached_property
+    def weights(self) -> Array:
+        """(C, d): the average of the last releases, or what the total of sums tells."""
+        return self._fit[0]
+
+    @property
+    def gain(self) -> Range | None:
+        """The lead over the majority-class baseline, where a total of sums tells it."""
+        return self._fit[1]
+
+    @cached_property
+    def _fit(self) -> tuple[Array, Range | None]:
+        if self._sums:
+            return sums_fit.fit_with_gain(
+                self.total, self.plan, self.parts[0].spec, intercept=self.intercept
+            )
+        return np.asarray(reduce(np.add, self.releases) / len(self.parts)), None
+
+    @property
+    def consensus(self) -> float | None:
+        """The largest distance between two servers' last releases; sums have none."""
+        return None if self._sums else float(self.history.consensus[-1])
+
+    def replaced(self, **changes: Any) -> "TrainingResult":
+        """With other words about the same releases: what follows from these stays computed."""
+        other = replace(self, **changes)
+        kept = ("_fit", "weights", "expected", "intervals")
+        other.__dict__.update({name: vars(self)[name] for name in kept if name in vars(self)})
+        return other
+
+    # What follows from it
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """Why the model may be of no use, and what would make it: whole sentences."""
+        return utility_warnings(self.proposal, self.gain, unscaled=self.unscaled)
+
+    @cached_property
+    def expected(self) -> Expectation | None:
+        """How good the model of an exchange of sums is by its total; None of rounds, which do not
+        tell it, without a constant, and for more than 50 classes.
+        """
+        if not (self._sums and self.intercept):
+            return None
+        return sums_fit.expected(self.total, self.plan, self.parts[0].spec)
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """What noise does to each coefficient; ``covers`` says which noise is in it."""
+        if self._sums:
+            return intervals.of_sums(
+                self.total, self.plan, self.parts[0].spec, self.weights, intercept=self.intercept
+            )
+        coefficients = self.released_model.coefficients
+        return intervals.of_rounds(self.plan, len(self.parts), coefficients)
+
+    @cached_property
+    def released_model(self) -> Model:
+        """The model without what is computed for its file alone: what it spent, and what to expect
+        of it.
+        """
+        return self._model(self.weights, provenance=self.provenance)
+
+    @cached_property
+    def model(self) -> Model:
+        """The released model with all that its file says: ``model.save("model.json")``."""
+        return replace(self.released_model, privacy=self._privacy(), expected=self.expected)
+
+    @cached_property
+    def server_models(self) -> list[Model]:
+        """Each server's own last release; none after an exchange of sums, where there is one model
+        and all have it.
+        """
+        if self._sums:
+            return []
+        return [self._model(part.released, provenance=self.provenance) for part in self.parts]
+
+    @cached_property
+    def local_models(self) -> dict[str, Model]:
+        """Each server's model for its own use, by name, if it was asked for: not to be shared."""
+        return {name: self.local_model(name, w) for name, w in self.local_weights.items()}
+
+    def local_model(self, server: str, weights: Array) -> Model:
+        """A model made of the exact sums of one server: for its own use."""
+        provenance = {**self.provenance, "do_not_publish": sums_fit.LOCAL_USE}
+        return self._model(weights, local=server, privacy=self._privacy(), provenance=provenance)
+
+    def _model(self, weights: Array, **changes: Any) -> Model:
+        bias = self.intercept
+        return Model(
+            coefficients=weights[:, :-1].copy() if bias else weights.copy(),
+            intercepts=weights[:, -1].copy() if bias else np.zeros(len(weights)),
+            norm_bound=self.parts[0].spec.norm_bound,
+            fit_intercept=bias,
+            plan=self.plan.to_dict(),
+            **{**self.inputs, **changes},
+        )
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the model comes from, as its file says it."""
+        return {
+            **self.origin,
+            "records_per_server": [part.spec.records for part in self.parts],
+            **self._transport(),
+            "noise_source": self.ledger.source,
+            "leaks": list(self.leaks),
+            **self.producer,
+        }
+
+    def _transport(self) -> dict[str, Any]:
+        """How releases met: along links, or in a total that has no use for them."""
+        if not self._sums:
+            return {"links": [list(edge) for edge in self.graph.edges]}
+        return {"sums": sums_fit.transport_note(self.plan, separate_nodes=self.separate_nodes)}
+
+    @property
+    def separate_nodes(self) -> bool:
+        """Whether each organisation ran its own node."""
+        return self.origin.get("parties") == SEPARATE_NODES
+
+    def _privacy(self) -> dict[str, Any]:
+        """The ledger in numbers that are the same on every machine: certainties end in a minimum
+        whose last digits are not, so that they are rounded up to nine.
+        """
+        privacy: dict[str, Any] = self.ledger.to_dict()
+        for line in (*privacy["rows"], *privacy.get("coalitions", ())):
+            line["certainty"] = min(1.0, ceil(line["certainty"] * 1e9) / 1e9)
+        return {**privacy, "counted": self.counted}
+
+    def person_rows(self) -> PersonRows:
+        """Each record's own ε against everybody, by what its owner chose; servers in order, records
+        in the order of their data.
+        """
+        return replace(self.ledger, reports=self.reports or self.ledger.reports).person_rows()
+
+    # What was measured, where records are at hand
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Of the released model, on records that were not trained on: do not publish."""
+        return None if self.measurement is None else self.measurement.evaluation
+
+    @property
+    def test_records(self) -> int:
+        """How many records were kept to measure on."""
+        return 0 if self.evaluation is None else self.evaluation.records
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the released model on them: do not publish."""
+        return None if self.evaluation is None else self.evaluation.accuracy
+
+    @property
+    def majority(self) -> float | None:
+        """What always saying their most frequent class would reach: do not publish."""
+        return None if self.evaluation is None else self.evaluation.majority
+
+    @property
+    def reference_accuracy(self) -> float | None:
+        """What the same records would have given without any protection: do not publish."""
+        return None if self.measurement is None else self.measurement.reference_accuracy
+
+    @property
+    def page_leaks(self) -> list[str]:
+        """What the page holds that no noise protects: nothing unless it was asked for."""
+        return [PAGE_LEAK] if self.diagnostics else []
+
+    @property
+    def rows(self) -> list[tuple[str, int, int, float | None]]:
+        """For each server its name, records, links, and accuracy if it was measured."""
+        accuracies = None if self.measurement is None else self.measurement.server_accuracies
+        each = accuracies or (None,) * len(self.parts)
+        links = self.graph.degrees.tolist()
+        return [
+            (part.name, part.spec.records, n, accuracy)
+            for part, n, accuracy in zip(self.parts, links, each, strict=True)
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """The whole result as plain values; ``inside_only`` names those not to be published."""
+        shared = {
+            "classes": list(self.model.classes),
+            "consensus_distance": self.consensus,
+            "plan": self.model.plan,
+            "privacy": self.model.privacy,
+            "noise_source": self.ledger.source,
+        }
+        if "job" in self.origin:
+            by = (part.randomised_by for part in self.parts)
+            servers = [
+                {"name": name, "records": m, "links": links, "labels_randomised_by": who}
+                for (name, m, links, _), who in zip(self.rows, by, strict=True)
+            ]
+            return {
+                "study": self.origin["study"],
+                "job": self.origin["job"],
+                "servers": servers,
+                **shared,
+            }
+        accuracies = None if self.measurement is None else self.measurement.server_accuracies
+        reference = self.reference_accuracy
+        return {
+            "label": self.model.label,
+            "records": self.records,
+            "test_records": self.test_records,
+            "accuracy": self.accuracy,
+            "majority_accuracy": self.majority,
+            "reference_accuracy": reference,
+            "reference": None if reference is None else REFERENCE,
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "servers": [
+                {"name": name, "records": m, "links": links, "accuracy": accuracy}
+                for name, m, links, accuracy in self.rows
+            ],
+            "expected": None if self.expected is None else asdict(self.expected),
+            "mean_server_accuracy": None if accuracies is None else float(np.mean(accuracies)),
+            "clipped": self.clipped,
+            "inside_only": list(INSIDE_ONLY),
+            "doubts": self.doubts,
+            "leaks": [*self.leaks, *self.page_leaks],
+            **shared,
+        }
+
+
+SEPARATE_NODES = "each organisation's node held its own records"
+SINGLE_DOMAIN = "one trust domain held every organisation's records"
+ALL_JOBS = "all jobs on each data set, as the journals of the organisations' nodes have them"
+THIS_JOB = (
+    "this job alone, for which alone the budget was checked: no journal is kept where one trust "
+    "domain holds all records, and other trainings on them must be added up"
+)
+
+
+def ledger_of(parts: Sequence[ServerPart], source: str) -> Ledger:
+    """What the data sets of these servers have spent, in earlier jobs too where they are known."""
+    events = tuple((part.flip(), *part.earlier, *part.events) for part in parts)
+    return Ledger(events, source=source, classes=parts[0].spec.classes)
+
+
+def linked_history(
+    plan: TrainingPlan, parts: Sequence[ServerPart], distances: Sequence[float]
+) -> History:
+    """Round by round, from what was sent and public settings: `NO_ROUNDS` of sums.
+
+    Nobody sees all releases of a round, so ``distances``, of rounds 1 to T-1, are those between
+    linked servers. Earlier jobs count as spent from the first round on.
+    """
+    if plan.method == Method.SUMS:
+        return NO_ROUNDS
+    at_start = [
+        replace(
+            part,
+            earlier=tuple(
+                replace(event, t=1) if isinstance(event, IterateReleased) else event
+                for event in part.earlier
+            ),
+        )
+        for part in parts
+    ]
+    last = float(diameters(np.array([part.released for part in parts])))
+    return History(
+        risk=np.full(plan.rounds, np.nan),
+        consensus=np.array([*distances, last]),
+        noise=noise_level(plan, len(parts)),
+        spent=np.array(ledger_of(at_start, "simulated").feature_epsilons()),
+    )
+
+
+def measure(
+    result: TrainingResult,
+    x: Any,
+    truth: IntArray,
+    *,
+    training_records: tuple[Any, IntArray] | None = None,
+) -> TrainingResult:
+    """With what the released model and every server's own reach on records that were not trained
+    on; and what the training records would have given without protection, if they are at hand.
+    """
+    accuracies = tuple(float(np.mean(model.choose(x) == truth)) for model in result.server_models)
+    reference = None
+    if training_records is not None:
+        reference = reference_accuracy(result.released_model, *training_records, x, truth)
+    measurement = Measurement(
+        evaluation=evaluate(result.released_model, x, truth),
+        server_accuracies=accuracies or None,
+        reference_accuracy=reference,
+    )
+    return result.replaced(measurement=measurement)
