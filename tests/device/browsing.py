@@ -92,7 +92,7 @@ class Visitor:
 
     def turned_away(self) -> str:
         """Why no question is asked; empty if one is."""
-        return "" if self.shown() else self.text("#gate-said")
+        return "" if self.shown() else self.text("#gate-text")
 
     def shown(self) -> str:
         """The step on the screen."""
@@ -248,8 +248,11 @@ class Visitor:
         )
 
     def has_drawn(self, study: Study, label: int, token: str = "") -> None:
-        """As if chance had decided before: what is reported, with the id abab..., at ε = 1."""
+        """As if an answer had been randomised before: what is reported, with the id abab..., at
+        ε = 1.
+        """
         memo = {"id": "ab" * 16, "nonce": "cd" * 16, "epsilon": 1_000_000, "label": label}
+        memo["code"] = "ef" * 16
         self.browser.execute_script(
             "localStorage.setItem(arguments[0], arguments[1])",
             f"pdml {study.memory_key(token)}",

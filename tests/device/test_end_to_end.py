@@ -81,7 +81,7 @@ def test_from_the_form_to_the_frozen_data_set(
     assert report.token == first and report.id in visitor.text("#receipt")
     assert collector.command("status", study_file)["reports"] == 1
     visitor.press("#again")  # the same bytes count once
-    while "once more" not in visitor.text("#said"):
+    while "once more" not in visitor.text("#done-text"):
         engine.execute_async_script("setTimeout(arguments[0], 20)")
     assert collector.command("status", study_file)["reports"] == 1
 
@@ -144,7 +144,7 @@ def test_secret_answers_from_the_form_to_the_frozen_data_set(
             visitor.sends()
         visitor.press("#withdraw summary")
         visitor.press("#withdraw-now")
-        while "has erased everything" not in visitor.text("#said"):
+        while "has erased everything" not in visitor.text("#done-text"):
             engine.execute_async_script("setTimeout(arguments[0], 20)")
         collector.command("close", study_file)
         data = tmp_path / "frozen"

@@ -21,10 +21,9 @@ SOURCES = {
         "page.html",
         "device.js",
         "encoding.js",
-        "sentences.js",
-        "words.js",
+        "i18n.js",
         "form.js",
-        "told.js",
+        "notice.js",
         "page.js",
     )
 }

@@ -40,7 +40,7 @@ LOOK = """
 const [codes, rules, done] = arguments, all = {};
 (async () => {
   for (const code of codes) {
-    speak(code);
+    setLanguage(code);
     const found = rules ? await window.violations(rules) : window.wide();
     if (found.length) all[code] = found;
   }

@@ -87,7 +87,7 @@ def test_sending_again_sends_the_same_bytes(visitor: Visitor, recorder: Recorder
     recorder.answer = lambda body: receipt(body, 200)
     visitor.press("#again")
     for _ in range(200):
-        if len(recorder.bodies) == 2 and "once more" in visitor.text("#said"):
+        if len(recorder.bodies) == 2 and "once more" in visitor.text("#done-text"):
             break
         visitor.browser.execute_async_script("setTimeout(arguments[0], 20)")
     assert recorder.bodies[0] == recorder.bodies[1]

@@ -85,7 +85,7 @@ def test_no_question_is_on_the_screen_while_the_answer_is_out(
     visitor.browser.get(visitor.url + "/")
     assert asked.wait(20)
     assert visitor.browser.execute_script(ASKED) == 0
-    assert "Asking the server" in visitor.text("#gate-said")
+    assert "Asking your organisation" in visitor.text("#gate-text")
     go.set()
     visitor.waits_for("about")
 

@@ -141,8 +141,8 @@ def test_people_agree_in_their_language_to_the_same_version(browser: Chrome) -> 
             visitor = Visitor(browser, recorder.url).opens(f"#l={code}", fresh=True)
             assert visitor.text("#consent-text") == text
             assert visitor.find("#consent-text").get_attribute("lang") == code
-            assert all(said in visitor.text("#told") for said in notice.values())
-            assert catalogues()[code]["told.purpose"] in visitor.text("#told")
+            assert all(said in visitor.text("#notice-facts") for said in notice.values())
+            assert catalogues()[code]["notice.purpose"] in visitor.text("#notice-facts")
             visitor.press("label:has(#consent)")
             visitor.go_on()
             visitor.fills(ABOUT, label=1)
@@ -171,7 +171,7 @@ def test_what_chance_means_has_the_figures_of_the_proof(visitor: Visitor, code: 
         for size in (2, 3, 7, 30)
     ]
     run = visitor.browser.execute_script
-    run("speak(arguments[0])", code)
+    run("setLanguage(arguments[0])", code)
     said = run("return arguments[0].map((one) => chanceInWords(...one))", asked)
     under, over = (
         str(catalogues()[code][f"share.{side}"]).split("{")[0].strip() for side in ("under", "over")
@@ -189,7 +189,7 @@ def test_numbers_and_dates_are_those_of_the_language(visitor: Visitor) -> None:
     run = visitor.browser.execute_script
     shown = {}
     for code in ("en", "de", "fr"):
-        run("speak(arguments[0])", code)
+        run("setLanguage(arguments[0])", code)
         shown[code] = run("return [number(1234.5), hourInWords('2026-03-01T08Z'), number(1e-7)]")
     assert [one[0] for one in shown.values()] == ["1234.5", "1234,5", "1234,5"]
     assert shown["de"][1].startswith("1. März 2026") and shown["en"][1].startswith("March 1, 2026")

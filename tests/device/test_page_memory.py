@@ -21,7 +21,7 @@ def test_chance_decides_once_and_the_level_is_settled_with_it(visitor: Visitor) 
     first = visitor.text("#check pre")
     visitor.press("#back")
     visitor.waits_for("about")
-    settled = visitor.text("#settled")
+    settled = visitor.text("#drawn")
     assert "is not asked again" in settled and "ε = 0.4" in settled
     visitor.go_on()  # past the question, whose answer nothing remembers
     visitor.waits_for("check")

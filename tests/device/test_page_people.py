@@ -68,7 +68,7 @@ def traces(visitor: Visitor) -> list[str]:
     (memo,) = [one for one in memos if ANN in one.get("sent", "") or one.get("id") == "ab" * 16]
     secrets = [ANN, memo["id"], memo.get("code", "no code"), memo["nonce"], "checked a"]
     words = [
-        "Chance has decided on this device",
+        "was randomised on this device before",
         "Thank you",
         "may or may not hold",
         "A report has",
@@ -101,7 +101,7 @@ def test_whoever_comes_next_finds_nothing_of_the_first(
     assert traces(bob) == []
     if who == "link":
         assert bob.shown() == "about"
-        assert not bob.find("#settled").is_displayed() and not bob.find("#someone").is_displayed()
+        assert not bob.find("#drawn").is_displayed() and not bob.find("#someone").is_displayed()
         bob.fills(ABOUT, label=0)
         bob.sends()
         report = decode_report(recorder.bodies[-1])
@@ -139,7 +139,7 @@ def test_the_tab_keeps_the_person_when_the_page_is_loaded_again(ann: Visitor) ->
 def forgets(visitor: Visitor) -> None:
     visitor.press("footer details:has(#forget) summary")
     visitor.press("#forget")
-    until(visitor, lambda: "keeps nothing" in visitor.text("#gate-said"))
+    until(visitor, lambda: "keeps nothing" in visitor.text("#gate-text"))
     assert visitor.shown() == ""  # nobody is asked at once
 
 
@@ -155,7 +155,12 @@ def test_everything_is_forgotten_but_what_is_lost_is_said_before(
     details = "footer details:has(#forget)"
     ann.press(f"{details} summary")
     shown = ann.find(details).text
-    for lost in ("withdrawal codes are lost", "does not withdraw it", "decide anew", "everybody"):
+    for lost in (
+        "withdrawal codes are lost",
+        "does not withdraw it",
+        "randomised anew",
+        "everybody",
+    ):
         assert lost in shown
     ann.press(f"{details} summary")
     forgets(ann)
@@ -280,9 +285,11 @@ def test_after_a_withdrawal_nothing_is_left_but_that(
     for one in (memo["id"], memo["code"], spaced(memo["code"]), memo["nonce"]):
         assert one not in page
     assert visitor.find("#a0").get_property("value") == ""
-    for hidden in ("#withdraw", "#again", "#save", "#sent", "#kept", "#by-number"):
+    for hidden in ("#withdraw", "#again", "#save", "#sent", "#kept"):
         assert not visitor.find(hidden).is_displayed()
-    assert "City Hospital" in visitor.text("#receipt") and "so that chance" in visitor.text("#said")
+    assert "City Hospital" in visitor.text(
+        "#receipt"
+    ) and "is not randomised again" in visitor.text("#done-text")
     visitor.browser.back()
     visitor.browser.execute_async_script("setTimeout(arguments[0], 50)")
     assert visitor.shown() == "done"
@@ -300,7 +307,7 @@ def test_a_receipt_s_code_withdraws_without_the_link(guest: tuple[Visitor, Colle
     lost.press("footer details:has(#code) summary")
     lost.find("#code").send_keys(json.loads(text)["code"])
     lost.press("#by-code")
-    until(lost, lambda: "confirms that it has erased" in lost.text("#by-code-said"))
+    until(lost, lambda: "confirms that it has erased" in lost.text("#by-code-text"))
     assert json.loads(lost.stored()) == [[key, '{"withdrawn":true}']]
     assert fragment == "" or "by invitation only" in lost.turned_away()
     assert "is withdrawn" in new_tab(lost, fragment).text("#done h2")

@@ -101,14 +101,14 @@ def test_what_is_asked_shown_stored_and_sent(
     )
     told = preview(study, sent.encode())
     assert told.answers == {"status": "married", "age": 34, "income": "50.5 to below 100"}
-    chance = "decided by chance, ε = {:g}; a true answer stands with {}".format
+    chance = "randomised, ε = {:g}; a true answer is kept with {}".format
     assert rows(person)[:4] == [
         ["Are you married?", "married", chance(0.5, "45.2%")],
         ["How old are you?", "34"],
         ["What do you earn?", "50.5 to below 100", chance(2, "64.9%")],
         ["Have you been diagnosed?", "yes", chance(2, "88.1%")],
     ]
-    assert "Each answer with an ε below it is what chance made of yours." in person.text("#chance")
+    assert "Each answer with an ε below it is randomised." in person.text("#chance")
     person.sends()
     assert recorder.bodies == [sent.encode()]
     memo = memo_of(person, study)
@@ -121,7 +121,7 @@ def test_what_is_asked_shown_stored_and_sent(
         assert memo.items() <= put.items()
         assert set(put) - set(memo) <= {"code", "token", "sent", "receipt"}
     person.opens()  # contributed already
-    assert person.shown() == "done" and "with an ε below it" in person.text("#said")
+    assert person.shown() == "done" and "with an ε below it" in person.text("#done-text")
 
 
 def test_chance_decides_once_about_all_and_only_the_rest_can_be_corrected(
@@ -135,7 +135,7 @@ def test_chance_decides_once_about_all_and_only_the_rest_can_be_corrected(
     assert tuple(map(tuple, settled)) == before
     person.opens()
     agrees(person)
-    told = person.text("#settled")
+    told = person.text("#drawn")
     for attribute, (level, micro) in zip((STATUS, INCOME), before, strict=True):
         assert f"“{attribute.choices[level]}”, at ε = {micro / 1e6:g}." in told
     person.answers({"a1": "35"})

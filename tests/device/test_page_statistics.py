@@ -30,7 +30,7 @@ const NONE = { consent: "", consent_version: "" };
   const features = encode(coder, {age: 34, sex: "female", region: "south"});
   for (let i = 0; i < devices; i++) {
     localStorage.clear();
-    const text = reportText(hash, settle(hash, await numbered(), i % classes, micro, classes), features, "", NONE);
+    const text = reportText(hash, drawOnce(hash, await drawNumbers(), i % classes, micro, classes), features, "", NONE);
     const {receipt} = await post(text);
     if (!receipt) return done("no receipt");
   }

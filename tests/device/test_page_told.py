@@ -67,7 +67,7 @@ def test_people_are_told_who_asks_and_must_tick_before_they_are_asked(
 ) -> None:
     assert visitor.shown() == "agree" and "Step 1 of 5" in visitor.text("#where")
     assert not visitor.browser.find_elements(By.ID, "trial")
-    told = visitor.text("#told")
+    told = visitor.text("#notice-facts")
     for said in ("City Hospital", "1 Long Street", "study@", "privacy@", "who is at risk."):
         assert said in told
     for said in ("Your consent.", "sees every answer", "January 1, 2036", "https://hospital."):
@@ -116,14 +116,13 @@ def test_a_report_is_taken_back_on_the_page(
     code = json.loads(memo)["code"]
     assert report_id(code) == report.id
     assert "-".join(code[i : i + 4] for i in range(0, 32, 4)) in shown
-    assert not visitor.find("#by-number").is_displayed()
     visitor.press("#withdraw summary")
     visitor.press("#withdraw-now")
     title = "#done h2"
     WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: "withdrawn" in visitor.text(title))
     status = collector.command("status", study_file)
     assert (status["reports"], status["withdrawn"]) == (0, 1)
-    for hidden in ("#withdraw", "#again", "#by-number"):
+    for hidden in ("#withdraw", "#again"):
         assert not visitor.find(hidden).is_displayed()
     visitor.opens()  # and it stays so on this device: no second draw
     assert visitor.shown() == "done" and "withdrawn" in visitor.text(title)
@@ -142,15 +141,15 @@ def test_the_code_of_a_receipt_withdraws_on_another_device_until_it_is_too_late(
         visitor.browser.execute_script(
             "document.querySelector('#code').closest('details').open = 1"
         )
-        visitor.browser.execute_script("document.getElementById('by-code-said').hidden = true")
+        visitor.browser.execute_script("document.getElementById('by-code-text').hidden = true")
         visitor.find("#code").send_keys(text)
         visitor.press("#by-code")
-        said = visitor.find("#by-code-said")
+        said = visitor.find("#by-code-text")
         WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: said.is_displayed())
-        return visitor.text("#by-code-said")
+        return visitor.text("#by-code-text")
 
-    assert "No report on this server" in tries("0" * 32)
-    assert "No report on this server" in tries("what is this?")
+    assert "No report at your organisation" in tries("0" * 32)
+    assert "No report at your organisation" in tries("what is this?")
     collector.command("export", study_file, "--out", str(tmp_path / "data"), "--force-small")
     late = tries(code)
     assert "can no longer be withdrawn" in late and "cannot be called back" in late

@@ -43,7 +43,7 @@ def test_no_sentence_is_said_nowhere_and_none_is_missing() -> None:
     named = set(re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', TEMPLATE + SCRIPT + PYTHON))
     asked = {f"number.{what}" for what in re.findall(r'wrong\("(\w+)"\)', ENCODING)}
     wholes = {f"{key}.whole" for key in asked}
-    spoken = {"share.under", "share.over", "language.direction"}  # by sentences.js
+    spoken = {"share.under", "share.over", "language.direction"}  # by i18n.js
     unsaid = set(ENGLISH) - named - asked - wholes - spoken
     assert unsaid == set()
     assert set(re.findall(r'\b(?:say|words)\("([^"]+)"', TEMPLATE + SCRIPT + PYTHON)) <= set(

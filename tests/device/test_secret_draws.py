@@ -74,8 +74,8 @@ SETTLED = """
 return Array.from({ length: given.devices }, (_, i) => {
   const truth = given.coins.map(([micro, levels]) => [i % levels, micro, levels]);
   const ids = { id: "", nonce: "", code: "" };
-  const drawn = settle(`study ${i}`, ids, ...truth.at(-1), truth.slice(0, -1));
-  const again = settle(`study ${i}`, ids, 0, 1, 2, [[0, 1, 3], [0, 1, 5]]);
+  const drawn = drawOnce(`study ${i}`, ids, ...truth.at(-1), truth.slice(0, -1));
+  const again = drawOnce(`study ${i}`, ids, 0, 1, 2, [[0, 1, 3], [0, 1, 5]]);
   if (JSON.stringify(drawn) !== JSON.stringify(again)) throw new Error("drawn twice");
   const kept = JSON.stringify(Object.keys(recall(`study ${i}`)).sort());
   if (kept !== '["answers","code","epsilon","id","label","nonce"]') throw new Error(`kept ${kept}`);
@@ -84,7 +84,7 @@ return Array.from({ length: given.devices }, (_, i) => {
 
 
 def settled(source: str = DEVICE) -> np.ndarray:
-    """By device and question, how far the level that the page's `settle` drew is from the truth."""
+    """By device and question, how far the level that the page's `drawOnce` drew is from the truth."""
     drawn = np.array(run(SETTLED, {"devices": DEVICES, "coins": COINS}, source))
     assert (drawn[..., 1] == [micro for micro, _ in COINS]).all()
     levels = np.array([levels for _, levels in COINS])
@@ -147,7 +147,7 @@ def test_codes_of_withdrawal_cannot_be_guessed() -> None:
     """128 random bits: each bit of 300 codes is set in 61 to 239 of them, a false alarm in
     10^-23 of runs; and a number is the hash of its code, as in Python.
     """
-    found = run("return Promise.all(Array.from({ length: 300 }, numbered));", None)
+    found = run("return Promise.all(Array.from({ length: 300 }, drawNumbers));", None)
     bits = np.array([list(bytes.fromhex(one["code"])) for one in found], dtype=np.uint8)
     counts = np.unpackbits(bits, axis=1).sum(axis=0)
     assert counts.shape == (128,) and 60 < counts.min() <= counts.max() < 240

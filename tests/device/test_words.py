@@ -184,8 +184,8 @@ def test_preview_and_receipt_are_true_whatever_was_drawn(visitor: Visitor, label
     visitor.browser.execute_script(f"crypto.getRandomValues = (array) => {drawn}")
     visitor.fills(ABOUT, label, 2_000_000)
     answer = ("no", "yes")[label]
-    said = f"“{answer}” is what chance made of your answer. It may or may not be the true one"
-    assert said in visitor.text("#chance")
-    assert "lets a true answer stand with 88.1%" in visitor.text("#chance")
+    sentence = f"“{answer}” is your randomised answer. It may or may not be the true one"
+    assert sentence in visitor.text("#chance")
+    assert "a true answer is kept with a probability of 88.1%" in visitor.text("#chance")
     visitor.sends()
-    assert "it may or may not be the true one" in " ".join(visitor.text("#said").split())
+    assert "it may or may not be the true one" in " ".join(visitor.text("#done-text").split())

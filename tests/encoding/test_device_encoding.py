@@ -97,7 +97,7 @@ new Function(scripts.join("\\n") + `
 """
 SOURCES = [
     Path(device_encoding.__file__).parents[1] / "device" / name
-    for name in ("device.js", "encoding.js", "sentences.js", "words.js")
+    for name in ("device.js", "encoding.js", "i18n.js", "notice.js")
 ]
 ENGLISH = SOURCES[0].with_name("languages").joinpath("en.json").read_text("utf-8")
 

@@ -1,10 +1,10 @@
 "use strict";
 /* Everything that happens to an answer before it leaves this device:
-   1 chance, 2 encoding (encoding.js), 3 the report, 4 what this device remembers. What of it people
-   are told is in words.js.
+   1 randomised response, 2 encoding (encoding.js), 3 the report, 4 what this device remembers. What
+   people read of it is in notice.js.
    The Python package does and says the same; shared test vectors hold both to it. */
 
-// 1 Chance: exact integers, never a pseudo-random generator, never a comparison of floats.
+// 1 Randomised response: exact integers, never a pseudo-random generator, never a comparison of floats.
 
 const WORD = 1n << 64n;
 const randomWord = () => crypto.getRandomValues(new BigUint64Array(1))[0];
@@ -60,8 +60,8 @@ const sha256 = async (text) =>
 /* `agreed` is what the person has agreed to, {consent, consent_version}; both "" for nothing. */
 function reportText(study, { id, nonce, epsilon, label }, entries, token, agreed) {
   const features = pack(entries), { consent, consent_version } = agreed;
-  const said = { study, id, nonce, epsilon, label, features, token, consent, consent_version };
-  return JSON.stringify({ version: 1, ...said });
+  const fields = { study, id, nonce, epsilon, label, features, token, consent, consent_version };
+  return JSON.stringify({ version: 1, ...fields });
 }
 
 /* What withdraws a report, and the number that follows from it: whoever knows the number does not
@@ -69,13 +69,14 @@ function reportText(study, { id, nonce, epsilon, label }, entries, token, agreed
 const reportId = async (code) => (await sha256(`pdml withdrawal ${code}`)).slice(0, 32);
 /* Whoever does not know it cannot repeat the report, and so cannot ask the server what it says. */
 const reportNonce = async (code) => (await sha256(`pdml repetition ${code}`)).slice(0, 32);
-async function numbered() {
+async function drawNumbers() {
   const code = hex(crypto.getRandomValues(new Uint8Array(16)));
   return { id: await reportId(code), nonce: await reportNonce(code), code };
 }
 
-// 4 What this device remembers of a person in a study, so that chance decides once. One of
-//   {…}                 drawn: what chance has made of the answer
+// 4 What this device remembers of a person in a study, so that an answer is randomised once.
+//   One of
+//   {…}                 drawn: the randomised answer
 //   {…, sent}           left, no clear answer: only these bytes may leave
 //   {…, sent, receipt}  stored by the server
 //   {withdrawn}         erased by the server, and the rest of it here
@@ -155,11 +156,11 @@ function forgetReport(study, code) {
   }
 }
 
-/* What chance makes of an answer, and of `others`, [level, ε in millionths, levels] of each, with a
-   coin for each: drawn once, kept before anybody sees it. The answers are not. */
-function settle(key, { id, nonce, code }, answer, micro, classes, others = []) {
-  const known = recall(key);
-  if (known) return known;
+/* Randomised response for an answer and, by draws of their own, for `others`, [level, ε in
+   millionths, levels]: drawn once, kept before anybody sees it. The answers are not. */
+function drawOnce(key, { id, nonce, code }, answer, micro, classes, others = []) {
+  const earlier = recall(key);
+  if (earlier) return earlier;
   const answers = others.map(([level, own, levels]) => [randomise(level, own, levels), own]);
   const label = randomise(answer, micro, classes);
   const drawn = { id, nonce, epsilon: micro, label, ...(answers.length ? { answers } : {}) };
@@ -172,9 +173,9 @@ function settle(key, { id, nonce, code }, answer, micro, classes, others = []) {
 const invitationIn = (study) => `pdml ${study} invitation`;
 const linkedInvitation = () => /^#t=([^&]*)/.exec(location.hash)?.[1];
 function invitation(study) {
-  const given = linkedInvitation(), here = location.pathname + location.search;
+  const linked = linkedInvitation(), here = location.pathname + location.search;
   const stays = /[#&](l=[a-z]+)$/.exec(location.hash), name = invitationIn(study);
   if (location.hash) history.replaceState(null, "", here + (stays ? `#${stays[1]}` : ""));
-  if (given !== undefined) tab.setItem(name, given);
+  if (linked !== undefined) tab.setItem(name, linked);
   return tab.getItem(name) ?? "";
 }

@@ -14,7 +14,7 @@ from pdml.device import languages
 from pdml.formatting.markup import Markup, policy_hash, templates
 from pdml.study import Study, participant_notice
 
-_SCRIPTS = ("device.js", "encoding.js", "sentences.js", "words.js", "form.js", "told.js")
+_SCRIPTS = ("device.js", "encoding.js", "i18n.js", "form.js", "notice.js")
 
 
 @dataclass(frozen=True)

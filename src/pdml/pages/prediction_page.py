@@ -185,7 +185,7 @@ class PredictionPage:
         parts = (
             '"use strict";\n',
             _asset("device", "encoding.js"),
-            _asset("device", "sentences.js"),
+            _asset("device", "i18n.js"),
             constant({self.code: self.spoken}),
             _asset("pages", "templates/predicting.js"),
             f"const MODEL = {data};\n",
