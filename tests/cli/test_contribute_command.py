@@ -210,7 +210,7 @@ def test_answers_come_from_a_file_and_the_token_from_a_link(
     ("arguments", "told"),
     [
         (("--server", "dave"), "no server 'dave'"),
-        ((), "--server must say who receives the report: one of alice, bob, carol"),
+        ((), "--server must name your organisation: one of alice, bob, carol"),
         (("--server", "http://alice.example"), "https"),
         (("--server", "SELF", "--answer", "age=17"), "'age' must lie in [18, 100], got 17"),
         (("--server", "SELF", "--answer", "age=old"), "'age' must be a number in digits"),

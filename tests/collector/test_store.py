@@ -201,7 +201,7 @@ def test_a_new_process_finds_everything(open_store):
 def test_another_contract_or_server_is_refused(open_store):
     open_store()
     mine = collection_id(TRIAL, "alice")
-    with pytest.raises(InvalidInput, match="another contract"):
+    with pytest.raises(InvalidInput, match="a changed study needs its own database"):
         open_store(replace(mine, study_hash="0" * 64))
     with pytest.raises(InvalidInput, match="server 'alice', not of 'bob'"):
         open_store(replace(mine, server="bob"))

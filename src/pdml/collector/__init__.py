@@ -1,10 +1,10 @@
-"""The collection service of one server: reports come in over HTTP, are stored exactly once, and
+"""The service of a collecting organisation: reports come in over HTTP, are stored exactly once, and
 leave as one frozen data set.
 
-    app      HTTP in, HTTP out            openapi, metrics, operator, summary: what is read about it
-    intake   decides on reports           rules: what a report must be; writer: one thread writes
-    store    what is kept and promised    sqlite, postgres: two keepings of the same promise
-    export   the frozen data set
+    http/       serving -> listener -> guard -> application: a socket's bytes become a request
+    intake/     intake decides on reports by report_rules; writer commits them in groups
+    storage/    store: what is promised, and how SQLite and PostgreSQL keep it alike
+    collection  one collection by name: invitations, withdrawal, retention, the frozen data set
 
 Guarantees
 ----------
@@ -12,5 +12,5 @@ Guarantees
   however often it is sent.
 - The service sees labels that devices have already randomised; it never logs labels, features, ids
   or tokens.
-- Nothing here randomises: this room cannot stand in for the device.
+- Nothing here randomises: this package cannot stand in for the device.
 """

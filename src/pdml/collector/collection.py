@@ -43,7 +43,7 @@ class Status:
 
     @property
     def by_reported_class(self) -> dict[str, int]:
-        """Reports by what chance let through."""
+        """Reports by the class they report, which devices have randomised."""
         return self._sums(lambda epsilon, label: self.study.classes[label])
 
     @property

@@ -36,7 +36,7 @@ class Preview:
 
     report: Report
     answers: Mapping[str, float | str | None]  # None where there is none
-    answer_epsilons: Mapping[str, float]  # ε of those answers that chance has decided
+    answer_epsilons: Mapping[str, float]  # ε of those answers that are randomised
     label: str  # as reported
     epsilon: float
     bytes: bytes
@@ -54,12 +54,13 @@ def prepare(
     token: str = "",
     agreed: bool = False,
 ) -> bytes:
-    """The bytes to send. Chance decides here, before they can leave, and once: the memory keeps it.
+    """The bytes to send. Answers are randomised here, before they can leave, and once: the memory keeps
+    the draw.
 
     Guarantees
     ----------
     - The label in the bytes, and every sensitive answer, is ε-LDP in the true one, with the ε of
-      its draw and a coin of its own.
+      a draw of its own.
     - The same invitation and record in the same study get the same draw, whatever is corrected or
       said later; nothing of it once the report was withdrawn.
     - Neither the true label nor a sensitive answer is stored: what the memory holds is a function
@@ -100,18 +101,18 @@ def prepare(
 def _refuse_second_draw(
     study: Study, memory: Memory, memo: Memo | None, *, token: str, record: str
 ) -> None:
-    """Refuse where chance would, or could, decide about the same person twice."""
+    """Refuse where the same person would, or could, be randomised twice."""
     if memo is not None and memo.withdrawn:
         raise NotDelivered(
-            "Nothing was sent: this report was withdrawn on this device, and chance does not "
-            "decide about the same answer again."
+            "Nothing was sent: this report was withdrawn on this device, and the same "
+            "answer is not randomised again."
         )
     # somebody who lost the link, or somebody else: only they know
     is_anonymous = memo is None and not token and not record
     if is_anonymous and memory.remembers_invitations(study.unkeyed_hash):
         raise InvalidInput(
             "token must be the invitation, which was used for this study on this device before, "
-            "got none: chance could decide about one person twice. If somebody else answers "
+            "got none: one person could be randomised twice. If somebody else answers "
             "without an invitation, name their record",
             setting="token",
         )
@@ -179,15 +180,15 @@ class Contribution:
     """
 
     study: Study
-    service: Delivery  # Who receives it
-    memory: Memory  # What this device remembers, so that chance decides once
+    service: Delivery  # The collecting organisation's
+    memory: Memory  # What this device remembers, so that it randomises once
     # Whose record, where several people share the device without invitations of their own
     record: str = ""
     token: str = ""  # The invitation, if there is one. Another invitation is another person
 
     @property
     def memo(self) -> Memo | None:
-        """What chance has decided for this record before; with ``sent`` a report has left."""
+        """What was drawn for this record before; with ``sent`` a report has left."""
         return self.memory.recall(self.study.memory_key(self.token), self.record)
 
     def require_admission(self) -> None:
@@ -251,7 +252,7 @@ def contribute(
     Parameters
     ----------
     study : Study
-        The contract, `Study.load("study.toml")`.
+        `Study.load("study.toml")`.
     url : str
         The collection service, one of the study's servers.
     answers : mapping of str to object
@@ -287,7 +288,7 @@ def contribute(
 
     Guarantees
     ----------
-    - Those of `prepare`: chance decides once for each record, before anything leaves.
+    - Those of `prepare`: each record is randomised once, before anything leaves.
     - A report that has left goes out again as it is, which counts once.
 
     Examples

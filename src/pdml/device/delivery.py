@@ -245,9 +245,7 @@ def address_of(study: Study, server: str = "") -> str:
         return server
     if not server and len(study.servers) > 1:
         names = ", ".join(candidate.name for candidate in study.servers)
-        raise InvalidInput(
-            f"--server must say who receives the report: one of {names}, or an address"
-        )
+        raise InvalidInput(f"--server must name your organisation: one of {names}, or an address")
     return study.server(server).url if server else study.servers[0].url
 
 

@@ -45,12 +45,12 @@ def render(study: Study) -> ContributorPage:
     ----------
     - Only the script and the style inside run, by their hashes; nothing is loaded from anywhere
       else.
-    - The page can talk to its own server only, no form can be submitted by the browser itself,
+    - The page can talk to the collecting organisation's service only, no form can be submitted by the browser itself,
       nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     - A study by which nobody may be asked (`pdml.study.participant_notice`) says that it is only
     tried out.
-    - Of an answer that the study declares sensitive only what chance made of it, on the device, is
+    - Of an answer that the study declares sensitive only the randomised one, drawn on the device, is
       sent or stored.
     """
     style = _asset("page.css")

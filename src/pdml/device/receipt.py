@@ -160,6 +160,6 @@ def _refused(study: Study, answer: Problem) -> str:
     )
     if study.notice is not None:
         day = f"{study.notice.retention:%Y-%m-%d}"
-        message += f" The service erases it on {day}, or later if it cannot then."
+        message += f" Your organisation erases it on {day}, or later if it cannot then."
     who = "" if study.organiser is None else f": {study.organiser.contact}"
     return f"{message} Ask the organiser what can still be done{who}"

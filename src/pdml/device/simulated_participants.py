@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from threading import local
@@ -49,13 +50,20 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reports: int
 
 
+class NotSent(StrEnum):
+    """Why a report that nobody refused is not stored."""
+
+    NOT_SENT = "not_sent"  # the delivery ended before its turn
+    NOT_DELIVERED = "not_delivered"  # no clear answer
+
+
 @dataclass(frozen=True)
 class Undelivered:
     """A report that the service does not hold, and why."""
 
     row: int  # from 1
     id: str
-    code: str
+    code: str  # `NotSent`, or that of the problem for which it was refused
 
 
 @dataclass
@@ -195,7 +203,7 @@ def deliver(
             progress(tally.stored + tally.stored_before + len(tally.undelivered), origin.reports)
         os.fsync(file.fileno())
     tally.undelivered += [
-        Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo
+        Undelivered(row, decode_report(data).id, NotSent.NOT_SENT) for row, data in todo
     ]
     tally.undelivered.sort(key=lambda failure: failure.row)
     return tally
@@ -209,7 +217,7 @@ def _account(
     except NotDelivered as error:
         tally.trouble = tally.trouble or str(error)
         tally.undelivered += [
-            Undelivered(row, decode_report(data).id, "not_delivered") for row, data in batch
+            Undelivered(row, decode_report(data).id, NotSent.NOT_DELIVERED) for row, data in batch
         ]
         return
     for (row, data), answer in zip(batch, answers, strict=True):

@@ -168,8 +168,8 @@ def check_identity(version: int, identity: Sequence[Any], own: CollectionId, whe
         raise InvalidInput(
             f"{where} holds reports of study {stored.study_id!r} with hash "
             f"{stored.study_hash[:12]}, not of {own.study_id!r} with "
-            f"hash {own.study_hash[:12]}: a changed study is another contract and needs "
-            "its own database"
+            f"hash {own.study_hash[:12]}: a changed study needs its own "
+            "database"
         )
     if stored.server != own.server:
         raise InvalidInput(
