@@ -54,8 +54,8 @@ def prepare(
     token: str = "",
     agreed: bool = False,
 ) -> bytes:
-    """The bytes to send. Answers are randomised here, before they can leave, and once: the memory keeps
-    the draw.
+    """The bytes to send. Answers are randomised here, before they can leave, and once: the memory
+    keeps the draw.
 
     Guarantees
     ----------
