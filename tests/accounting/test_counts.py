@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.events import CountsReleased, LabelFlipped, SumsReleased
-from pdml.accounting.provenance import OPERATOR
+from pdml.accounting.kinds import OPERATOR
 from pdml.errors import BudgetExceeded
 
 mus = st.floats(0.01, 2)

@@ -64,7 +64,7 @@ def test_without_pandas_it_is_one_sentence() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None\n"
         "from pdml.accounting import Ledger\n"
-        "try: Ledger(()).to_frame.__self__; from pdml.accounting import ledger_display as shown; shown.frame([])\n"
+        "try: Ledger(()).to_frame.__self__; from pdml.accounting import ledger_row as shown; shown.frame([])\n"
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,9 +6,9 @@ from math import inf, isinf
 import numpy as np
 import pytest
 
-from pdml.accounting import Ledger, Reports, event_codec, provenance
+from pdml.accounting import Ledger, Reports, event_codec, kinds
 from pdml.accounting.events import LabelFlipped
-from pdml.accounting.provenance import (
+from pdml.accounting.kinds import (
     DEVICES,
     ELSEWHERE,
     OPERATOR,
@@ -110,6 +110,6 @@ def test_events_of_older_journals_are_read():
 
 
 def test_notes_name_the_server():
-    assert provenance.note("alice", DEVICES) == ""
+    assert kinds.randomiser_note("alice", DEVICES) == ""
     for by in RANDOMISED_BY[1:]:
-        assert "alice" in provenance.note("alice", by)
+        assert "alice" in kinds.randomiser_note("alice", by)

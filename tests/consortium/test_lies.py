@@ -8,7 +8,7 @@ import pytest
 from consortium import NAMES
 from results import SHORT, Studied, sentences, verified
 
-from pdml.accounting import event_codec, event_groups, provenance
+from pdml.accounting import event_codec, event_groups, kinds
 from pdml.consortium.result_folder import write_result
 from pdml.errors import InvalidInput, PeerError
 from pdml.model.model import load_model
@@ -150,7 +150,7 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
         assert lines["label", "other servers"]["epsilon"] < 1.0
         page = (tmp_path / bob / "report.html").read_text()
         assert ("labels randomised on people" in page) is (bob == "devices")
-        assert (escape(provenance.note("bob", "operator")) in page) is (bob != "devices")
+        assert (escape(kinds.randomiser_note("bob", "operator")) in page) is (bob != "devices")
 
 
 def test_noise_of_different_sources_makes_no_result_and_names_who_differs(ended):

@@ -8,7 +8,7 @@ from consortium import EPSILON, NAMES, WIDTH
 from results import Studied
 
 from pdml.accounting.events import IterateReleased
-from pdml.accounting.provenance import DEVICES, OPERATOR, UNSAID
+from pdml.accounting.kinds import DEVICES, OPERATOR, UNSAID
 from pdml.errors import InvalidInput
 from pdml.mechanisms import masks
 from pdml.model.history import NO_ROUNDS

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Budget
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.provenance import UNSAID
+from pdml.accounting.kinds import UNSAID
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.crypto.signing import Identity, verify_signature

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.numerics.sums import denoise
+from pdml.numerics.sums import fit
 
 
 def plainly(values, stddev, largest):
@@ -36,7 +36,7 @@ def test_entries_are_shrunk_by_the_prior_that_they_choose(seed, many, level):
     values = rng.normal(size=many) * rng.choice([0.0, 0.3, 1.0], many) + noise * rng.normal(
         size=many
     )
-    found = denoise._shrink_entries(values, noise, 1.0)
+    found = fit._shrink_entries(values, noise, 1.0)
     np.testing.assert_allclose(found, plainly(values, noise, 1.0), rtol=1e-9, atol=1e-300)
     assert (np.abs(found) <= np.abs(values)).all()
 
@@ -56,9 +56,7 @@ def moments(seed, width, noise):
 def test_a_known_constant_scales_its_column_alone(seed, width, level, constant):
     noise = 10.0**level
     _, noisy = moments(seed, width, noise)
-    unknown, known = (
-        denoise.estimate_moments(noisy, noise, constant=each) for each in (0.0, constant)
-    )
+    unknown, known = (fit.estimate_moments(noisy, noise, constant=each) for each in (0.0, constant))
     assert np.linalg.eigvalsh(known)[0] > 0
     np.testing.assert_array_equal(known[:-1, :-1], unknown[:-1, :-1])
     ratio = np.sqrt(known[-1, -1] / unknown[-1, -1])
@@ -70,13 +68,11 @@ def test_a_known_constant_scales_its_column_alone(seed, width, level, constant):
 
 def test_the_constant_is_measured_where_it_can_be_and_else_typical():
     exact, still = moments(0, 20, 1e-9)
-    np.testing.assert_allclose(
-        denoise.estimate_moments(still, 1e-9, constant=0.3), exact, atol=1e-7
-    )
+    np.testing.assert_allclose(fit.estimate_moments(still, 1e-9, constant=0.3), exact, atol=1e-7)
     np.testing.assert_array_equal(
-        denoise.estimate_moments(exact, 0.0, constant=0.3), denoise.estimate_moments(exact, 0.0)
+        fit.estimate_moments(exact, 0.0, constant=0.3), fit.estimate_moments(exact, 0.0)
     )
     _, hidden = moments(0, 20, 10.0)
-    assert abs(denoise.estimate_moments(hidden, 10.0, constant=0.3)[-1, -1] - 0.09) < 1e-3
-    without = denoise.estimate_moments(hidden, 10.0, intercept=False, constant=0.3)
-    np.testing.assert_array_equal(without, denoise.estimate_moments(hidden, 10.0, intercept=False))
+    assert abs(fit.estimate_moments(hidden, 10.0, constant=0.3)[-1, -1] - 0.09) < 1e-3
+    without = fit.estimate_moments(hidden, 10.0, intercept=False, constant=0.3)
+    np.testing.assert_array_equal(without, fit.estimate_moments(hidden, 10.0, intercept=False))

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
-from pdml.numerics.sums import denoise, statistics
+from pdml.numerics.sums import fit, statistics
 from pdml.numerics.sums.fit import Noise, fit_sums
 
 
@@ -107,9 +107,9 @@ def test_moments_without_noise_are_themselves_and_always_positive(case):
     totals, noise = case
     clean = exact(*population(300, totals.width - 1, seed=1)).square_sum / 300
     np.testing.assert_allclose(
-        denoise.estimate_moments(clean, 0.0), clean, atol=1e-6 * np.abs(clean).max()
+        fit.estimate_moments(clean, 0.0), clean, atol=1e-6 * np.abs(clean).max()
     )
-    found = denoise.estimate_moments(totals.square_sum / totals.size, noise.square / totals.size)
+    found = fit.estimate_moments(totals.square_sum / totals.size, noise.square / totals.size)
     np.testing.assert_allclose(found, found.T, atol=1e-15)
     assert np.linalg.eigvalsh(found)[0] > 0
 
@@ -169,7 +169,7 @@ def test_moments_are_nearer_without_the_noise(stddev):
         square = rng.normal(size=truth.shape) * stddev
         given_ = truth + (square + square.T) / 2
         before += np.sum((given_ - truth) ** 2)
-        after += np.sum((denoise.estimate_moments(given_, stddev) - truth) ** 2)
+        after += np.sum((fit.estimate_moments(given_, stddev) - truth) ** 2)
     assert after < 0.6 * before
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.numerics.admm import objective, steps
+from pdml.numerics.admm import steps
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.admm.solver import PrimalSolver
 
@@ -76,7 +76,7 @@ def test_risk_is_the_mean_corrected_loss(seed):
     rng = np.random.default_rng(seed)
     x, codes, w = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), rng.normal(size=(2, 1, 3))
     mean = (codes.T @ x) * LOGISTIC.label_weight / 20
-    got = objective.risk(x, LOGISTIC, mean, 0.3, w)
+    got = steps.risk(x, LOGISTIC, mean, 0.3, w)
     for point, value in zip(w, got, strict=True):
         z = x @ point.T
         direct = np.mean(LOGISTIC.value(z) - 0.5 * codes[:, 0] * z[:, 0]) + 0.15 * np.sum(point**2)

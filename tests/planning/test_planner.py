@@ -18,10 +18,10 @@ from pdml.accounting import Budget
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm.graph import Graph, build
 from pdml.numerics.coded_rows import Block
-from pdml.planning.explain.reasons import verdict
 from pdml.planning.forecast.attribute_noise import Answer
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.forecast.utility_runs import UtilityRuns
+from pdml.planning.proposal import verdict
 from pdml.planning.search.candidates import LITTLE, SearchSpace, compare
 from pdml.planning.search.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.planning.search.rounds_search import Search

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pdml.mechanisms.randomness import Simulated
-from pdml.numerics.admm import labels, objective
+from pdml.numerics.admm import labels, steps
 from pdml.numerics.admm.losses import binary_loss
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.paper import Reproduction, convergence_figure, curves, experiment, write
@@ -115,7 +115,7 @@ def test_the_reference_is_the_minimum_of_the_original_objective(data_dir: Path) 
     from scipy.optimize import minimize
 
     best = minimize(
-        lambda w: float(objective.risk(x, loss, mean, 0.1, w[None, None])[0]),
+        lambda w: float(steps.risk(x, loss, mean, 0.1, w[None, None])[0]),
         np.zeros(x.shape[1]),
         tol=1e-12,
     )

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 
 from pdml._types import Array
-from pdml.accounting import provenance
+from pdml.accounting import kinds
 from pdml.accounting.events import (
     AnswerFlipped,
     CountsReleased,
@@ -32,7 +32,7 @@ class EventGroups:
     released: tuple[IterateReleased, ...]
     sums: tuple[SumsReleased, ...] = ()
     menu: tuple[float, ...] = ()
-    by: str = provenance.DEVICES  # the worst of those who flipped the labels
+    by: str = kinds.DEVICES  # the worst of those who flipped the labels
     counts: tuple[CountsReleased, ...] = ()
     answers: tuple[AnswerFlipped, ...] = ()  # of the record, each through a coin of its own
     in_clear: bool = True  # others came as they are
@@ -42,7 +42,7 @@ class EventGroups:
     def server_epsilon(self) -> float:
         """ε of a label against its own server: a flip hides nothing from whoever made it, nor from
         whoever counts true labels."""
-        return inf if provenance.server_may_know_labels(self.by) or self.counts else self.epsilon
+        return inf if kinds.server_may_know_labels(self.by) or self.counts else self.epsilon
 
     @property
     def epsilon(self) -> float:
@@ -53,7 +53,7 @@ class EventGroups:
 def group_events(events: Sequence[Event]) -> EventGroups:
     """Sort the events of one server; an unknown one is refused, because its cost is."""
     flips: list[LabelFlipped] = []
-    by: str = provenance.DEVICES
+    by: str = kinds.DEVICES
     noised: list[ObjectiveNoised] = []
     released: list[IterateReleased] = []
     sums: list[SumsReleased] = []
@@ -67,7 +67,7 @@ def group_events(events: Sequence[Event]) -> EventGroups:
                         "randomised, got several reports: what they tell together is not known"
                     )
                 flips.append(event)
-                by = provenance.worst(by, event.by)
+                by = kinds.worst_randomiser(by, event.by)
             case ObjectiveNoised():
                 noised.append(event)
             case IterateReleased():

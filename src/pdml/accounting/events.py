@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pdml import _validate
-from pdml.accounting import provenance
+from pdml.accounting import kinds
 
 
 class AnswerFlipped(NamedTuple):
@@ -28,20 +28,20 @@ class AnswerFlipped(NamedTuple):
 class LabelFlipped:
     """A server's labels went through randomised response, with at most this ε.
 
-    ``by`` says who flipped them (`provenance.RANDOMISED_BY`). The others never saw the true labels,
+    ``by`` says who flipped them (`kinds.RANDOMISED_BY`). The others never saw the true labels,
     so that against them every flip counts; against the own server it counts only if that server
     never had them either. ``answers`` went through coins of their own; ``in_clear``: the server has
     others as they are.
     """
 
     epsilon: float
-    by: str = provenance.DEVICES
+    by: str = kinds.DEVICES
     epsilons: tuple[float, ...] = ()  # every ε in use, where it is known: whoever is worst counts
     answers: tuple[AnswerFlipped, ...] = ()
     in_clear: bool = True
 
     def __post_init__(self) -> None:
-        _validate.choice("by", self.by, provenance.RANDOMISED_BY)
+        _validate.choice("by", self.by, kinds.RANDOMISED_BY)
 
 
 @dataclass(frozen=True, kw_only=True)

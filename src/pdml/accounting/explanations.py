@@ -2,7 +2,7 @@
 
 from math import isinf
 
-from pdml.accounting import bounds, provenance
+from pdml.accounting import bounds, kinds
 from pdml.accounting.event_groups import EventGroups
 from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.randomized_attributes import AnswerRow
@@ -38,11 +38,11 @@ def features_against_server(adversary: str) -> str:
 
 def answers_against_server(row: AnswerRow, by: str, epsilon: float) -> str:
     """How randomised answers stand against whoever receives the report; ``by``: who randomised
-    them (`provenance.RANDOMISED_BY`).
+    them (`kinds.RANDOMISED_BY`).
     """
     if isinf(epsilon):
         return "the collecting organisation may have had the true answers: no protection"
-    coins, how = len(row.answers) + row.label, provenance.reason(by, epsilon, alone=True)
+    coins, how = len(row.answers) + row.label, kinds.randomiser_reason(by, epsilon, alone=True)
     return how if coins == 1 else f"{coins} randomised responses added up, each {how}"
 
 

@@ -19,9 +19,9 @@ from pdml.accounting import (
     bounds,
     event_groups,
     explanations,
-    ledger_display,
+    kinds,
+    ledger_row,
     profiles,
-    provenance,
     randomized_attributes,
 )
 from pdml.accounting.budget import Budget, last_safe_round
@@ -74,7 +74,7 @@ class Ledger:
     def _tabulate(self, *, reasons: bool) -> tuple[str, list[notebook.Sheet], tuple[str, ...]]:
         title = f"Who can learn what of whoever is protected least (noise: {self.source})"
         notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in self.notes)
-        return title, [ledger_display.sheet(self.overview(), reasons=reasons)], notes
+        return title, [ledger_row.sheet(self.overview(), reasons=reasons)], notes
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame.
@@ -90,7 +90,7 @@ class Ledger:
         MissingExtra
             If pandas is not installed.
         """
-        return ledger_display.frame((*self.rows(), *self.every_coalition))
+        return ledger_row.frame((*self.rows(), *self.every_coalition))
 
     def profile(
         self, data: str, adversary: str, server: int, *, colluding: int | None = None
@@ -194,15 +194,17 @@ class Ledger:
             return self._worst(data, row, self._people(server, colluding), sent, colluding)
         if row is not None:
             spent = [row.server_epsilon(groups) for groups in sent]
-            randomiser = provenance.worst(*(groups.by for groups in sent))
+            randomiser = kinds.worst_randomiser(*(groups.by for groups in sent))
             reason = explanations.answers_against_server(row, randomiser, max(spent))
         elif data == Data.FEATURES:
             spent, reason = [inf], explanations.features_against_server(adversary)
         else:
             spent = [groups.server_epsilon for groups in sent]
             worst = [groups for groups in sent if groups.server_epsilon == max(spent)]
-            randomiser = provenance.worst(*(groups.by for groups in worst))
-            reason = provenance.reason(randomiser, max(spent), alone=adversary == Adversary.OWN)
+            randomiser = kinds.worst_randomiser(*(groups.by for groups in worst))
+            reason = kinds.randomiser_reason(
+                randomiser, max(spent), alone=adversary == Adversary.OWN
+            )
             if any(groups.counts for groups in worst):
                 reason = explanations.COUNTED
         return LedgerRow(

@@ -1,10 +1,14 @@
-"""One line of a ledger's table, and which lines of coalitions stand in it for people."""
+"""One row of a ledger's table, which rows of coalitions stand in it for people, and the table as
+people read it.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isinf
+from typing import Any
 
 from pdml.accounting.kinds import Adversary
+from pdml.formatting.notebook import Sheet
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,40 @@ def merge_rows(table: Sequence[LedgerRow], coalitions: Sequence[LedgerRow]) -> l
         some = [coalition for coalition in coalitions if coalition.data == line.data]
         rows += some if some and line.adversary == Adversary.OTHERS else [line]
     return rows
+
+
+COLUMNS = ("data", "against", "epsilon", "delta", "how sure they can be")
+ADVERSARY_NAMES = {
+    Adversary.OWN: "the collecting organisation",
+    Adversary.OTHERS: "all other servers together",
+    Adversary.TOGETHER: "all servers together",
+}
+_CERTAIN = 0.9995  # never rounded up to certainty
+
+
+def sheet(lines: Iterable[LedgerRow], *, reasons: bool = False) -> Sheet:
+    """The table of a ledger."""
+    rows = (_cells(line) + ((line.reason,) if reasons else ()) for line in lines)
+    return Sheet(columns=COLUMNS + (("why",) if reasons else ()), rows=tuple(rows))
+
+
+def frame(lines: Iterable[LedgerRow]) -> Any:
+    """The table as a pandas DataFrame, numbers as they are."""
+    from pdml.extras import needed
+
+    with needed():
+        import pandas as pd
+    names = ("data", "adversary", "colluding", "epsilon", "delta", "certainty", "reason")
+    table = pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
+    return table.astype({"colluding": "Int64"})
+
+
+def _cells(line: LedgerRow) -> tuple[str, ...]:
+    k = line.colluding
+    whom = ADVERSARY_NAMES[line.adversary]
+    if k is not None:
+        whom = f"any {k} other server{'' if k == 1 else 's'}" + (" together" if k > 1 else "")
+    if isinf(line.epsilon):
+        return line.data, whom, "no protection", "", "certain"
+    sure = "over 99.9%" if line.certainty >= _CERTAIN else f"at most {line.certainty:.1%}"
+    return line.data, whom, f"{line.epsilon:.3g}", f"{line.delta:.3g}", sure

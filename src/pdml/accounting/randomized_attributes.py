@@ -13,7 +13,7 @@ from math import inf
 
 import numpy as np
 
-from pdml.accounting import bounds, profiles, provenance
+from pdml.accounting import bounds, kinds, profiles
 from pdml.accounting.event_groups import EventGroups
 from pdml.accounting.events import AnswerFlipped
 from pdml.accounting.kinds import Data
@@ -66,7 +66,7 @@ class AnswerRow:
         """Against whoever receives the report: coins hide nothing from who tossed them, nor from
         who evaluated a model with the true answers.
         """
-        exposed = provenance.server_may_know_labels(sent.by) or bool(sent.counts)
+        exposed = kinds.server_may_know_labels(sent.by) or bool(sent.counts)
         return inf if exposed else self.epsilon(sent)
 
     def profile(self, sent: EventGroups, spent: ReleaseLoss, chosen: Values = None) -> Profile:

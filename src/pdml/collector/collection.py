@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pdml.accounting.provenance import DEVICES
+from pdml.accounting.kinds import DEVICES
 from pdml.collector.intake.intake import hour_text
 from pdml.collector.intake.report_rules import collection_id, hash_id, hash_token
 from pdml.collector.storage import open_store

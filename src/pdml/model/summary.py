@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdml.accounting import ledger_display
+from pdml.accounting import ledger_row
 from pdml.errors import DataError
 from pdml.formatting import notebook
 
@@ -20,7 +20,7 @@ def model_html(model: "Model") -> str:
     title += f" for {model.local} alone: do not publish it" if model.local else ""
     sheets = [_facts(model), _weights(model)]
     try:
-        sheets.append(ledger_display.sheet(model.ledger_rows()))
+        sheets.append(ledger_row.sheet(model.ledger_rows()))
     except DataError:  # it has none, which is said below
         notes = ["The model does not say what its training spent."]
     else:

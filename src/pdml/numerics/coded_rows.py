@@ -103,7 +103,7 @@ def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Bloc
 
 
 def variance(blocks: Sequence[Block], width: int) -> float:
-    """V times the variance that coins leave in S/V, as `numerics.sums.denoise` is to take it: the
+    """V times the variance that coins leave in S/V, as `numerics.sums.fit` is to take it: the
     mean over a coded column and any other, in rows of norm at most 1, and some more, because
     entries have it unevenly. A coin of a huge ε leaves none.
     """

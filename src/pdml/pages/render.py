@@ -4,7 +4,7 @@ from math import isfinite, isinf
 from typing import Any
 
 from pdml.accounting import LedgerRow
-from pdml.accounting.ledger_display import ADVERSARY_NAMES
+from pdml.accounting.ledger_row import ADVERSARY_NAMES
 from pdml.formatting import markup, numbers
 
 HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing

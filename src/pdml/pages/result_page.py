@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pdml._version import __version__
-from pdml.accounting.provenance import DEVICES, note
+from pdml.accounting.kinds import DEVICES, randomiser_note
 from pdml.formatting import numbers
 from pdml.pages.charts.training_charts import coefficient_figure
 from pdml.pages.training_page import Page, ServerRow, render
@@ -96,7 +96,7 @@ def notes_of(result: "TrainingResult") -> tuple[str, ...]:
     notes = [f"The ledger counts {result.counted}."]
     for part in result.parts:
         used = f"{part.name}'s data set was used before; its ledger holds the earlier jobs too."
-        notes += [note(part.name, part.randomised_by), used if part.earlier else ""]
+        notes += [randomiser_note(part.name, part.randomised_by), used if part.earlier else ""]
     if not result.separate_nodes:
         notes.append(f"{SINGLE_DOMAIN.capitalize()}. {_TOGETHER}")
     if result.ledger.source == "simulated":

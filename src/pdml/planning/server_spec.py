@@ -10,7 +10,7 @@ import numpy as np
 
 from pdml import _validate
 from pdml.accounting.events import AnswerFlipped, LabelFlipped
-from pdml.accounting.provenance import DEVICES
+from pdml.accounting.kinds import DEVICES
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import DEAL, Source
-from pdml.numerics.admm import labels, objective, rows
+from pdml.numerics.admm import labels, rows, steps
 from pdml.planning.server_spec import ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Server
@@ -92,7 +92,7 @@ def risks(plan: TrainingPlan, members: Sequence[Server], points: Array) -> Array
     loss = plan.loss_for(members[0].spec.classes)
     weight = plan.regularization / len(members)
     terms = (
-        objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)
+        steps.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)
         for s in members
     )
     return np.asarray(sum(terms) / len(members))

@@ -21,7 +21,7 @@ from pdml._types import Array, IntArray
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.event_groups import merge_iterates
 from pdml.accounting.events import CountsReleased, Event, LabelFlipped
-from pdml.accounting.provenance import SIMULATION
+from pdml.accounting.kinds import SIMULATION
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import DEAL, LABELS, Source, Stream, source_named

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
-from pdml.accounting.kinds import Method
-from pdml.accounting.provenance import SIMULATION
+from pdml.accounting.kinds import SIMULATION, Method
 from pdml.encoding.pipeline import Pipeline, clipping_warning
 from pdml.errors import (
     ClippingWarning,

@@ -12,10 +12,9 @@ from math import exp, inf, isinf
 from pdml.accounting import Budget, LedgerRow, randomized_attributes
 from pdml.accounting.budget import any_of
 from pdml.accounting.certainty import limit_certainty
-from pdml.accounting.kinds import Method
+from pdml.accounting.kinds import DEVICES, Method, randomiser_note
 from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.accounting.ledger_row import representative_coalition_sizes
-from pdml.accounting.provenance import DEVICES, note
 from pdml.consortium.signed_counts import PooledEvaluation
 from pdml.encoding.encoder import Attribute, Menu
 from pdml.formatting import numbers
@@ -85,7 +84,7 @@ class Spent:
     @property
     def label_notes(self) -> list[str]:
         """What must be known about who randomised labels, organisation by organisation."""
-        notes = (note(name, by) for name, by in self.randomised_by.items())
+        notes = (randomiser_note(name, by) for name, by in self.randomised_by.items())
         return [sentence for sentence in notes if sentence]
 
 

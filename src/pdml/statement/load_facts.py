@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from pdml.accounting import Ledger
+from pdml.accounting.kinds import RANDOMISED_BY, UNSAID
 from pdml.accounting.ledger import ADVERSARIES
-from pdml.accounting.provenance import RANDOMISED_BY, UNSAID
 from pdml.consortium.result_folder import MODEL
 from pdml.consortium.signed_counts import check_evaluations, digest_of
 from pdml.consortium.verification import verify_result

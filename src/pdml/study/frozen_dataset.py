@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
+from pdml.accounting.kinds import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import DataError, InvalidInput, because
 from pdml.files import open_file, read_file, sync_folder, write_private
 from pdml.formats import Format, decode

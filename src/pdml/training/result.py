@@ -15,8 +15,7 @@ from pdml._types import Array, IntArray
 from pdml._version import __version__
 from pdml.accounting import Ledger, PersonRows, Reports
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.kinds import Method
-from pdml.accounting.provenance import UNSAID
+from pdml.accounting.kinds import UNSAID, Method
 from pdml.errors import InvalidInput
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.model.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
@@ -52,7 +51,7 @@ class ServerPart:
     events: tuple[Event, ...]  # of this training, without the flip
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
     released_before: int = 0  # vectors, in those jobs
-    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.kinds`)
 
     def flip(self) -> LabelFlipped:
         """What its labels, and other answers, went through."""

@@ -136,7 +136,7 @@ def data(
     Example, for a table with labels that people randomised with epsilon 1:
       pdml node data alice --csv people.csv --label diagnosis --epsilon 1 --randomised
     """
-    from pdml.accounting.provenance import note
+    from pdml.accounting.kinds import randomiser_note
     from pdml.node.job.import_data import import_frozen, import_table
     from pdml.tables import read_table
 
@@ -165,7 +165,10 @@ def data(
             randomise=randomise,
             new_participants=new_participants,
         )
-    records, who = training_data.server.spec.records, note(home.name, training_data.randomised_by)
+    records, who = (
+        training_data.server.spec.records,
+        randomiser_note(home.name, training_data.randomised_by),
+    )
     summary = {"server": home.name, "records": records, "dataset": training_data.dataset}
     summary |= {
         "smallest_epsilon": training_data.server.spec.epsilon,

@@ -330,7 +330,7 @@ def print_reasons(lines: "Iterable[LedgerRow]") -> None:
 
 def _adversaries(lines: "Iterable[LedgerRow]") -> "dict[str, list[LedgerRow]]":
     """Lines by adversary, in words and in the order in which they come."""
-    from pdml.accounting.ledger_display import ADVERSARY_NAMES
+    from pdml.accounting.ledger_row import ADVERSARY_NAMES
 
     ledger_rows = list(lines)
     most = max((line.colluding or 0 for line in ledger_rows), default=0)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from math import isinf
 
 from pdml.accounting import Budget
-from pdml.accounting.provenance import note
+from pdml.accounting.kinds import randomiser_note
 from pdml.cli.render import console
 from pdml.formatting import numbers
 from pdml.node.operator.offers import Cost, OfferTerms
@@ -31,7 +31,7 @@ def show_status(account: NodeStatus) -> None:
         for who, jobs in account.unfinished.items() if by_study else ():
             console.print_text(f"but an operator is asked about the next: {no_result(who, jobs)}")
     console.print_text(account.problem or f"{account.records:,} records")
-    if account.records and (labels_note := note(home.name, account.labels)):
+    if account.records and (labels_note := randomiser_note(home.name, account.labels)):
         console.print_text(labels_note)
     for waiting in account.waiting:
         console.print_text(f"waits for your answer: {format_offer(waiting)}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdml.accounting.provenance import ELSEWHERE, OPERATOR
+from pdml.accounting.kinds import ELSEWHERE, OPERATOR
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro

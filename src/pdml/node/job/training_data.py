@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Matrix
 from pdml.accounting.events import LabelFlipped
-from pdml.accounting.provenance import UNSAID
+from pdml.accounting.kinds import UNSAID
 from pdml.errors import DataError
 from pdml.numerics.admm import labels, rows
 from pdml.study import Study
@@ -24,7 +24,7 @@ class TrainingData:
 
     server: Server
     dataset: str
-    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.kinds`)
     apart_from: Set[str] | None = None  # data sets that nobody of this one is in, by the operator
 
     def flip(self) -> LabelFlipped:

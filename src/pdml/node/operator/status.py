@@ -19,7 +19,7 @@ from pdml.accounting.events import (
     LabelFlipped,
     SumsReleased,
 )
-from pdml.accounting.provenance import UNSAID
+from pdml.accounting.kinds import UNSAID
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import PDMLError
 from pdml.node.job.statements import plan_of

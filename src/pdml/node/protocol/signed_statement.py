@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pdml.accounting import event_codec, event_groups
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event
-from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
+from pdml.accounting.kinds import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.formats import Format, decode
 from pdml.mechanisms.exact_gaussian import on_grid

@@ -16,7 +16,7 @@ import numpy as np
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting.ledger import Ledger
 from pdml.mechanisms.randomness import Simulated
-from pdml.numerics.admm import labels, objective, rows
+from pdml.numerics.admm import labels, rows, steps
 from pdml.numerics.admm.losses import binary_loss
 from pdml.planning.search.planner import Sizes
 from pdml.planning.search.planner import ledger as planned_ledger
@@ -130,7 +130,7 @@ def _risk(
     """
     loss, weight = binary_loss("logistic"), regularization / len(servers)
     risks = [
-        objective.risk(s.matrix, loss, q, weight, released[:, i])
+        steps.risk(s.matrix, loss, q, weight, released[:, i])
         for i, (s, q) in enumerate(zip(servers, means, strict=True))
     ]
     return np.asarray(np.mean(risks, axis=0))
