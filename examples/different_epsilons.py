@@ -3,7 +3,7 @@
 #
 # People do not agree on how private an answer is. Here each picks their own ε from a menu, the
 # device flips the answer accordingly, and the training weighs every report by how much it can be
-# believed. Nobody has to agree with anybody, and everybody has a ledger line of their own.
+# believed. Nobody has to agree with anybody, and everybody has a ledger row of their own.
 
 # %%
 import warnings
@@ -25,11 +25,11 @@ x, y = waveform(RECORDS, rng)
 others = waveform(4000, rng)
 
 # %% [markdown]
-# ## Everybody's own line
+# ## Everybody's own row
 #
-# `fit` takes one ε for each record. Against the own server, a person's ε for the label is what they
-# chose, and training never weakens it. What the other servers can learn is less: whoever was
-# careful is heard faintly, so that both label and features show less of them.
+# `fit` takes one ε for each record. Against the collecting organisation, a person's ε for the label
+# is what they chose, and training never weakens it. What the other servers can learn is less:
+# whoever was careful is heard faintly, so that both label and features show less of them.
 
 # %%
 MENU = (0.4, 1.0, 2.0)
@@ -39,7 +39,7 @@ fitted.fit(x, y, epsilons=chosen)
 print(f"{fitted.score(*others):.1%} right on new records")
 own = fitted.privacy_.person_rows()
 print("         label:                       features:")
-print("chose    own server   other servers   other servers   people")
+print("chose    collector    other servers   other servers   people")
 for epsilon in MENU:
     those = chosen == epsilon
     print(
@@ -80,7 +80,7 @@ for share, each in zip(shares, mixed, strict=True):
     print(
         f"{share:4.0%} careful: {each.mean():.1%} right, from {each.min():.1%} to {each.max():.1%}"
     )
-print(f"everybody at 0.4: {careful.mean():.1%} right; always the larger class: {majority:.1%}")
+print(f"everybody at 0.4: {careful.mean():.1%} right; majority-class baseline: {majority:.1%}")
 
 # %% [markdown]
 # Up to half of the people can be careful and the model hardly notices. But **a few who dare among
@@ -93,7 +93,7 @@ figure, axes = plt.subplots(figsize=(7, 4))
 axes.fill_between(shares, mixed.min(axis=1), mixed.max(axis=1), alpha=0.2, linewidth=0)
 axes.plot(shares, mixed.mean(axis=1), marker="o", label="a menu of 0.4 and 2")
 axes.axhline(careful.mean(), color="tab:orange", linestyle="--", label="a menu of 0.4 alone")
-axes.axhline(majority, color="grey", linestyle=":", label="the larger class")
+axes.axhline(majority, color="grey", linestyle=":", label="majority-class baseline")
 axes.set(xlabel="share that picks ε = 0.4", ylabel="right on new records", ylim=(0.6, 0.86))
 axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
 axes.legend(frameon=False, loc="lower left")

@@ -58,9 +58,9 @@ x, x_test, y, y_test = train_test_split(
 # of anybody's measurements for the other hospitals. Everything else is left to the planner, which
 # looks at public sizes alone. `classes` are declared too: which answers there are is public.
 #
-# Accuracy means little by itself, so it is printed beside two others: always the larger class, and
-# what a model would reach that protects nobody. `doubts_` is empty: neither the planner nor what
-# was released says that the model may be of no use.
+# Accuracy means little by itself, so it is printed beside two others: the majority-class baseline,
+# and what a model would reach that protects nobody. `doubts_` is empty: neither the planner nor
+# what was released says that the model may be of no use.
 
 # %%
 CLASSES = ["benign", "malignant"]
@@ -69,14 +69,14 @@ fitted = PDMLClassifier(**SETTINGS, random_state=0).fit(x, y)
 majority = max(np.mean(y_test == each) for each in CLASSES)
 unprotected = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y).score(x_test, y_test)
 print(f"right on {fitted.score(x_test, y_test):.1%} of the records that were held back")
-print(f"always the larger class: {majority:.1%}; without any protection: {unprotected:.1%}")
+print(f"majority-class baseline: {majority:.1%}; without any protection: {unprotected:.1%}")
 print(f"doubts: {fitted.doubts_}")
 
 # %% [markdown]
 # ## Who can learn what
 #
 # The ledger: of each piece of data, against each adversary, ε and δ, and how sure somebody who
-# started from even odds can become. Read the features' lines: nothing hides a person's measurements
+# started from even odds can become. Read the features' rows: nothing hides a person's measurements
 # from the hospital that took them.
 
 # %%
@@ -89,13 +89,11 @@ for leak in fitted.leaks_:
 #
 # Ask for much more privacy with so few records, and `fit` still fits, with a
 # `PrivacyUtilityWarning` (`doubts_` has its sentences). The first speaks before anything is
-# released, from public sizes alone: the planner has rehearsed on made-up populations, compared with
-# what each hospital could do alone, and names what would make joining pay. The second speaks
-# afterwards, from what was released alone.
-#
-# Neither has seen a record. So a model may be better than they dare to say, as this one is. Other
-# draws of the same noise are worse, as the figure below shows, and nobody outside could tell them
-# apart without spending more privacy to find out.
+# released, from public sizes alone: the planner has tried plans on simulated data sets, compared
+# with what each hospital could do alone, and names what would make joining pay. The second speaks
+# afterwards, from what was released alone.  Neither has seen a record. So a model may be better
+# than they dare to say, as this one is. Other draws of the same noise are worse, as the figure
+# below shows, and nobody outside could tell them apart without spending more privacy to find out.
 
 # %%
 with warnings.catch_warnings(record=True) as told:
@@ -133,7 +131,7 @@ axes.plot(
     list(LIMITS), np.mean(right, axis=1), color="tab:blue", marker="o", label="private, five draws"
 )
 axes.axhline(unprotected, color="black", linestyle="--", label="without any protection")
-axes.axhline(majority, color="grey", linestyle=":", label="the larger class")
+axes.axhline(majority, color="grey", linestyle=":", label="majority-class baseline")
 axes.set_xscale("log")
 axes.set_xticks(list(LIMITS), [f"{limit:g}" for limit in LIMITS])
 axes.minorticks_off()

@@ -5,8 +5,8 @@
 # odds. Then they see everything that leaves the person's device, or everything that leaves the
 # server. How often do they guess right?
 #
-# A ledger line (ε, δ) answers for *every* attacker, however clever and whatever else they know:
-# at most (e^ε + δ)/(e^ε + 1) of the time. At ε = 0 that is a coin, at ε = 1 it is 73%, at ε = 4 it
+# A ledger row (ε, δ) answers for *every* attacker, however clever and whatever else they know:
+# at most (e^ε + δ)/(e^ε + 1) of the time. At ε = 0 that is 50%, at ε = 1 it is 73%, at ε = 4 it
 # is 98%. Here two attackers try, against the code that devices and servers run.
 
 # %%
@@ -28,7 +28,7 @@ def most(epsilon, delta=0.0):
 
 
 # %% [markdown]
-# ## The label: a coin on the device
+# ## The label: randomised response on the device
 #
 # A device flips the true answer with probability 1/(1 + e^ε) and sends what comes out. The best
 # guess is to believe it, and it meets the bound: what is counted here lies within half a point of
@@ -77,7 +77,7 @@ for louder in (0.05, 0.15, 0.3, 0.5, 0.8, 1.2):  # how many deviations one recor
 # %% [markdown]
 # ## The picture
 #
-# Above the line nobody can get. The coin's attacker sits on it; the other one stays below. Reading
+# Above the line nobody can get. The label's attacker sits on it; the other one stays below. Reading
 # it the other way round is what ε is for: if a guess that is right in three of four cases is too
 # good for you, stay at ε = 1 or below.
 
@@ -87,7 +87,7 @@ grid = np.linspace(0, 6, 200)
 axes.plot(grid, most(grid), color="black", label="the most that ε allows")
 axes.axhline(0.5, color="grey", linewidth=0.8, linestyle=":")
 axes.text(6, 0.505, "a guess without any data", ha="right", va="bottom", color="grey")
-axes.plot(asked, believed, "o", color="tab:blue", label="label: the device's coin")
+axes.plot(asked, believed, "o", color="tab:blue", label="label: randomised response")
 axes.plot(spent, guessed, "s", color="tab:orange", label="features: noisy sums, δ = 10⁻⁶")
 axes.set(xlabel="ε of the ledger", ylabel="how often the attacker is right", ylim=(0.47, 1.01))
 axes.legend(loc="center right", bbox_to_anchor=(1, 0.68), frameon=False)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml._bisect import arithmetic, bisect, geometric, whole
+from pdml._math import arithmetic, bisect, geometric, whole
 
 edges = st.floats(0.01, 100)
 

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 from example_study import STUDY
 
-from pdml import ownership
+from pdml import files
 from pdml.collector.http.operator_routes import operator_token
 from pdml.collector.intake.report_rules import collection_id
 from pdml.collector.storage.report_keys import KeyRing
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.device import simulated_participants
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.files import check_ours, open_ours
 from pdml.node.crypto.signing import create_secret, load_secret
 from pdml.node.daemon import relay_server
 from pdml.node.protocol import equivocation
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.node.storage.sqlite_store import Store
-from pdml.ownership import check_ours, open_ours
 from pdml.tables import Table
 
 RING = "ab" * 16
@@ -37,7 +37,7 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(ownership, "_PATIENCE", 0.0)
+    monkeypatch.setattr(files, "_PATIENCE", 0.0)
 
 
 def _link(path: Path) -> None:
@@ -131,7 +131,7 @@ def _relay_run(folder: Path) -> None:
 def _proof(folder: Path) -> None:
     if not (folder / "bob.evidence").exists():
         (folder / "bob.evidence").touch(0o600)
-    equivocation.read_kept(folder / "bob.evidence")
+    equivocation.read_stored(folder / "bob.evidence")
 
 
 class _Service:
@@ -240,7 +240,7 @@ def test_another_owner_is_refused_without_root_too(tmp_path, monkeypatch):
     (tmp_path / "a").touch()
     status = list(os.lstat(tmp_path / "a"))
     status[4] = STRANGER
-    monkeypatch.setattr(ownership.os, "lstat", lambda path: os.stat_result(status))
+    monkeypatch.setattr(files.os, "lstat", lambda path: os.stat_result(status))
     with pytest.raises(DataError, match="belongs to another user"):
         check_ours(tmp_path / "a", "the file")
     status[4] = 0  # root can do anything anyway
@@ -316,8 +316,8 @@ def test_a_new_file_s_second_name_is_waited_for(tmp_path, monkeypatch):
     (tmp_path / "token").write_text("x" * 30)
     (tmp_path / "token").chmod(0o600)
     _second_name(tmp_path / "token")
-    monkeypatch.setattr(ownership, "_PATIENCE", 600.0)
-    monkeypatch.setattr(ownership.time, "sleep", lambda _: (tmp_path / "second-name").unlink())
+    monkeypatch.setattr(files, "_PATIENCE", 600.0)
+    monkeypatch.setattr(files.time, "sleep", lambda _: (tmp_path / "second-name").unlink())
     operator_token(tmp_path / "token", "reports.db")
 
 

@@ -133,7 +133,8 @@ BANNED_IN_DOCS = {pattern: words for pattern, words in BANNED.items() if pattern
     r"\bledger('s)? lines?\b|\blines? of the ledger\b|\bfeatures lines?\b": "row of the ledger",
     r"\bat home\b": "on its own machine",
 }
-PAGES = sorted([*PACKAGE.parents[1].glob("*.md"), *(PACKAGE.parents[1] / "docs").rglob("*.md")])
+ROOT = PACKAGE.parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/*.py")])
 ALLOWED = {  # a quotation, or another meaning of the word
     "CODE_OF_CONDUCT.md",
     "compatibility.md",  # formats by their names in the code
@@ -141,10 +142,11 @@ ALLOWED = {  # a quotation, or another meaning of the word
 
 
 def written(page: Path) -> str:
-    """What a page says: no blocks and spans of code, no links' targets."""
-    text = re.sub(
-        r"^ *```.*?```|`[^`]*`|^    [^\n]*|\]\([^)]*\)", "", page.read_text(), flags=re.M | re.S
-    )
+    """What a page says: no blocks and spans of code, no links' targets; of examples the prose."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".py":
+        text = "\n".join(re.findall(r"^# (.*)$", text, flags=re.M))
+    text = re.sub(r"^ *```.*?```|`[^`]*`|^    [^\n]*|\]\([^)]*\)", "", text, flags=re.M | re.S)
     return re.sub(r"\s+", " ", text)
 
 

@@ -22,7 +22,7 @@ from pdml.encoding.attributes import Menu
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.scaling import CONSTANT
 from pdml.errors import DataError, InvalidInput
-from pdml.study import Study, readable
+from pdml.study import Study, study_summary
 from pdml.study.messages import (
     Report,
     acceptable,
@@ -116,7 +116,7 @@ def test_the_page_gives_the_same_bits_and_words() -> None:
     for (study, case), (bits, decoded, drawn, words) in zip(CASES, found, strict=True):
         assert bits == case["features_hex"] and drawn == case.get("drawn", [])
         contract = Study.from_canonical(study["canonical"].encode())
-        assert words == [readable.of_map(each) for each in contract.encoder.maps]
+        assert words == [study_summary.describe_map(each) for each in contract.encoder.maps]
         for attribute in contract.encoder.clear:
             mine, theirs = decoded[attribute.name], case["decoded"][attribute.name]
             if isinstance(attribute, Number) and isinstance(theirs, float):

@@ -13,7 +13,7 @@ from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.planning.training_plan import SETTINGS, TrainingPlan
 from pdml.study import Consent, Notice, Organiser, ServerEntry, Study, Wording
-from pdml.study.schema.lookalikes import Lookalikes, is_visible
+from pdml.study.schema.validation import Lookalikes, is_visible
 from pdml.tables import MISSING
 
 slugs = st.builds(

@@ -16,7 +16,7 @@ from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import UntrainableStudy
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.study.schema import budget_checks
+from pdml.study.schema import trainable
 
 PLAN = TrainingPlan(rounds=10, noise_scale=0.5, noise_decay=0.9)
 OPEN = TrainingPlan(rounds=1, noise_scale=0.0, objective_noise="none")
@@ -129,7 +129,7 @@ def often(bound, jobs: float):
 def test_every_study_that_is_accepted_ends_and_no_other_does(study):
     """At every data set that the menus allow. 2^400 jobs stand for any number; without a plan, by
     one that releases everything."""
-    found = budget_checks.mistakes(study)
+    found = trainable.budget_mistakes(study)
     if study.budget is None or (study.plan is None and study.budget.features_epsilon == inf):
         assert found
         return
@@ -169,7 +169,7 @@ def test_a_thousand_jobs_under_a_budget_that_never_binds():
     assert ledger.row("features", "other servers").epsilon > 100
     assert ledger.row("label", "other servers").epsilon < 2.0
     with pytest.raises(UntrainableStudy, match="it is never reached, and jobs never end") as error:
-        budget_checks.check(study)
+        trainable.check_budget(study)
     assert error.value.study == study.id and "features = { epsilon = 1 }" in error.value.reasons[0]
     assert pickle.loads(pickle.dumps(error.value)).reasons == error.value.reasons
 
@@ -185,7 +185,7 @@ def test_a_thousand_jobs_under_a_budget_that_never_binds():
 )
 def test_budgets_that_end(budget, menu):
     study = replace(STUDY, plan=PLAN, budget=budget, menu=menu, default_epsilon=menu[0])
-    assert budget_checks.mistakes(study) == [] and budget_checks.check(study) is None
+    assert trainable.budget_mistakes(study) == [] and trainable.check_budget(study) is None
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_budgets_that_end(budget, menu):
 )
 def test_budgets_for_labels_that_do_not_end(budget, remedy):
     """Between the menu's ends, too: a data set may hold the smallest ε alone."""
-    ((path, sentence),) = budget_checks.mistakes(replace(STUDY, plan=PLAN, budget=budget))
+    ((path, sentence),) = trainable.budget_mistakes(replace(STUDY, plan=PLAN, budget=budget))
     assert path == ("budget", "labels") and sentence.endswith(remedy)
 
 
@@ -212,7 +212,7 @@ def test_labels_among_many_that_no_limit_protects():
         default_epsilon=0.01,
         budget=Budget(labels_epsilon=0.001, labels_delta=1e-3),
     )
-    ((path, sentence),) = budget_checks.mistakes(study)
+    ((path, sentence),) = trainable.budget_mistakes(study)
     assert path == ("budget", "labels") and sentence.endswith(" to [budget]")
 
 
@@ -238,16 +238,16 @@ def test_features_whose_answers_are_all_randomised_need_a_limit_below_their_coin
 ):
     """0.4 of the label and 0.5 of the answer make 0.9: whoever chose these is never beyond 1."""
     study = all_randomised(0.5, 2.0, plan=plan, budget=budget)
-    ((path, sentence),) = budget_checks.mistakes(study)
+    ((path, sentence),) = trainable.budget_mistakes(study)
     assert told in sentence and path[0] == "budget"
     better = replace(study, budget=Budget(features_epsilon=0.5))
-    assert budget_checks.mistakes(better) == []
+    assert trainable.budget_mistakes(better) == []
 
 
 def test_jobs_without_noise_end_below_the_coins_and_never_above():
     """As the study was that took a thousand jobs without any noise under a budget of 1."""
     loose = all_randomised(0.5, plan=OPEN, budget=Budget(features_epsilon=1.0))
     events = job(loose, OPEN, 0.4, 0.4)
-    assert not refused(loose, events, 1_000) and budget_checks.mistakes(loose)
+    assert not refused(loose, events, 1_000) and trainable.budget_mistakes(loose)
     strict = replace(loose, budget=Budget(features_epsilon=0.8))
-    assert refused(strict, events, 1) and not budget_checks.mistakes(strict)
+    assert refused(strict, events, 1) and not trainable.budget_mistakes(strict)

@@ -8,7 +8,7 @@ from pdml.encoding.encoder import Category, Number
 from pdml.errors import StudyError, UntrainableStudy
 from pdml.study import Study
 from pdml.study.schema.template import LEAK, new_study, render
-from pdml.study.study_facts import facts
+from pdml.study.study_summary import describe_study
 
 ASKED = {
     "title": "Who is at risk?",
@@ -67,8 +67,8 @@ def test_a_study_that_nobody_can_train_under_is_refused() -> None:
 
 def test_the_facts_of_a_study_follow_from_it() -> None:
     study = new_study(**ASKED)
-    told = facts(study)
+    told = describe_study(study)
     assert told["hash"] == study.hash and [one["epsilon"] for one in told["menu"]] == [0.4, 1, 2]
     assert told["plan"] is None and told["ledger"] is None
-    larger = facts(replace(study, min_records=2 * study.min_records))
+    larger = describe_study(replace(study, min_records=2 * study.min_records))
     assert larger["influence"]["cap"] == told["influence"]["cap"] / 2

@@ -7,9 +7,8 @@ from example_study import TEXT, TOLD
 
 from pdml.errors import StudyError
 from pdml.study import Study
-from pdml.study.schema import lookalikes
-from pdml.study.schema.lookalikes import Lookalikes, is_visible
-from pdml.study.schema.validation import ValidationErrors
+from pdml.study.schema import validation
+from pdml.study.schema.validation import Lookalikes, ValidationErrors, is_visible
 
 INVISIBLE = [
     "\u200b",  # zero width space
@@ -160,12 +159,12 @@ def test_a_study_says_so_with_its_line(old: str, new: str, told: str) -> None:
 
 def test_words_of_one_alphabet_are_never_mixed_up() -> None:
     """No two letters of one alphabet and case have the same twin."""
-    for letters, twins in list(lookalikes._TWINS.items())[:-2]:
+    for letters, twins in list(validation._TWINS.items())[:-2]:
         assert len(letters) == len(twins) == len(set(twins))
         for first, second in combinations(letters, 2):
             seen = Lookalikes()
             assert not seen.add(first) and not seen.add(second)
-    assert len(lookalikes._LATIN) == sum(map(len, lookalikes._TWINS))
+    assert len(validation._LATIN) == sum(map(len, validation._TWINS))
 
 
 def test_a_third_text_is_compared_with_all() -> None:

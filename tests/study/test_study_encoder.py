@@ -15,10 +15,10 @@ from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, MissingValueError, StudyError
 from pdml.model.model import Model
-from pdml.study import Study, readable, table_columns
+from pdml.study import Study, study_summary, table_columns
 from pdml.study.schema import template
 from pdml.study.schema.template import new_study
-from pdml.study.study_facts import facts
+from pdml.study.study_summary import describe_study
 from pdml.tables import Table
 
 AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
@@ -152,7 +152,7 @@ def test_the_version_leaves_no_trace_and_another_is_refused() -> None:
     before = Study.from_text(TEXT)
     assert Study.from_text(TEXT + "\n[encoder]\nversion = 1\n").hash == before.hash
     assert "encoder" not in json.loads(before.canonical())
-    assert 0 < facts(before)["clipped"]["share"] < 1
+    assert 0 < describe_study(before)["clipped"]["share"] < 1
     with pytest.raises(InvalidInput, match=r"version of the encoder must .* got 2"):
         Encoder.from_dict({"version": 2, **BOTH.to_dict()})
 
@@ -228,14 +228,14 @@ def test_how_often_rows_are_clipped_is_known_before_anybody_answers(tmp_path: Pa
 
 
 def test_maps_and_answers_in_words() -> None:
-    assert readable.answer(None) == "prefer not to say"
-    assert [readable.answer(value) for value in (1234567.0, 0.5, "18 or less")] == [
+    assert study_summary.answer_text(None) == "prefer not to say"
+    assert [study_summary.answer_text(value) for value in (1234567.0, 0.5, "18 or less")] == [
         "1234567",
         "0.5",
         "18 or less",
     ]
     assert [
-        readable.of_map(one)
+        study_summary.describe_map(one)
         for one in (
             Squares(columns=("age", "bmi")),
             Products(pairs=(("age", "bmi"), ("age", "sex=f"))),

@@ -14,7 +14,7 @@ from math import inf, log
 
 import numpy as np
 
-from pdml._special import expit
+from pdml._math import expit
 from pdml.accounting.profiles import Profile, Values, epsilon_at
 
 _OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε: where to look first

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pdml import _validate
-from pdml._special import expit
+from pdml._math import expit
 from pdml.accounting import (
     bounds,
     event_groups,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pdml._special import betainc, log_ndtr, ndtr
+from pdml._math import betainc, log_ndtr, ndtr
 from pdml._types import Array
 from pdml.accounting import profiles
 from pdml.accounting.events import ObjectiveNoised

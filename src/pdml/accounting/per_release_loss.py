@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pdml._response import keep_weight
+from pdml._math import keep_weight
 from pdml._types import Array
 from pdml.accounting.event_groups import EventGroups, ratios, root
 from pdml.accounting.events import CountsReleased, IterateReleased, ObjectiveNoised, SumsReleased

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from pdml import _validate
-from pdml._bisect import bisect
-from pdml._special import log_ndtr, ndtr, ndtri
+from pdml._math import bisect, log_ndtr, ndtr, ndtri
 from pdml._types import Array
 
 Values = Any  # a number or an array of them: what comes in as a number goes out as one

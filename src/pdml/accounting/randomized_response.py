@@ -24,7 +24,7 @@ from math import ceil, exp, frexp, hypot, inf, isinf, ldexp, log2, pi, sqrt
 import numpy as np
 
 from pdml import _validate
-from pdml._special import ndtr
+from pdml._math import ndtr
 from pdml._types import Array
 from pdml.accounting.profiles import Profile, Values, chords, gaussian_profile, joint_profile
 

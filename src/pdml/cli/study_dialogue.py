@@ -138,7 +138,7 @@ def _attributes() -> "tuple[Attribute, ...]":
 
 def _distinct(f: "ValidationErrors", text: str, others: tuple[str, ...]) -> None:
     """The name of one more attribute, or nothing."""
-    from pdml.study.schema.lookalikes import Lookalikes
+    from pdml.study.schema.validation import Lookalikes
 
     lookalikes = Lookalikes()
     for other in others:

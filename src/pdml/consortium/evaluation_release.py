@@ -30,7 +30,7 @@ from pdml.node.storage.node_dir import NodeDirectory
 from pdml.simulation.table_training import Readable, labelled_rows
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
-from pdml.study.schema import budget_checks
+from pdml.study.schema import trainable
 from pdml.tables import Table, read_table
 
 _DOMAIN = b"pdml evaluation terms 1\0"
@@ -120,7 +120,7 @@ def evaluate_at_node(
     - These records have an account of their own in the journal, within the study's budget.
     """
     study, source = home.checked_study(), _source(simulated_noise)
-    budget_checks.check(study)
+    trainable.check_budget(study)
     _check_model(study, home, model)
     read = table if isinstance(table, Table) else read_table(table)
     x, truth = labelled_rows(model, read, label)

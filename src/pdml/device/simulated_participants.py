@@ -27,10 +27,9 @@ from pdml.device.answers import consent
 from pdml.device.delivery import Answer, Delivery
 from pdml.device.memo import stream_of
 from pdml.errors import DataError, InvalidInput, NotDelivered, because
-from pdml.files import open_file, read_file, write_private
+from pdml.files import open_file, open_ours, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
-from pdml.ownership import open_ours
 from pdml.study import Study, messages, table_columns
 from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
 from pdml.tables import Table, read_table

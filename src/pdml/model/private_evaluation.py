@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pdml._special import expit
+from pdml._math import expit
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Ledger, LedgerRow
 from pdml.errors import InvalidInput

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pdml import _special
+from pdml import _math
 from pdml._types import Array
 
 _TENTH = -1.2815515655446004  # below it lies a tenth of a normal variable
@@ -24,7 +24,7 @@ class Range:
     @property
     def none(self) -> float:
         """The chance that the truth is 0 or less, as if what lies below the middle were normal."""
-        return float(_special.ndtr(self.middle * _TENTH / max(self.middle - self.low, 1e-9)))
+        return float(_math.ndtr(self.middle * _TENTH / max(self.middle - self.low, 1e-9)))
 
 
 UNKNOWN = Range(low=0.0, middle=0.5, high=1.0)

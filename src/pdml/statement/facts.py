@@ -26,7 +26,7 @@ from pdml.pages.render import sure as how_sure
 from pdml.planning.training_plan import TrainingPlan
 from pdml.statement.document import Card
 from pdml.study import Study, Wording, study_summary
-from pdml.study.schema import budget_checks, trainable
+from pdml.study.schema import trainable
 
 RECEIVER, OTHERS, TOGETHER = ADVERSARIES
 LIMITED = ("label", "features")  # what a budget knows
@@ -188,7 +188,7 @@ class Facts:
         never keeps to it."""
         hopeless = self.spent is None and not self.within
         mistakes = (
-            trainable.mistakes(self.study) if hopeless else budget_checks.mistakes(self.study)
+            trainable.mistakes(self.study) if hopeless else trainable.budget_mistakes(self.study)
         )
         return tuple(sentence for _, sentence in mistakes)
 

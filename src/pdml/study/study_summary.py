@@ -10,11 +10,17 @@ says the same words (`device.js`); a test compares them.
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from pdml.accounting import randomized_attributes
 from pdml.encoding.attributes import NO_ANSWER
+from pdml.encoding.clipping_forecast import forecast_clipping
 from pdml.encoding.encoder import Attribute, Number
+from pdml.encoding.maps import Bins, FeatureMap, Fourier, Products, Squares
 from pdml.mechanisms.label_flip import WORD, is_weak, threshold
+from pdml.numerics.admm.labels import keep_weight
+from pdml.study.definition import Study
+from pdml.study.schema import trainable
 from pdml.tables import quote_names
 
 WEAK = "This level protects you hardly at all."
@@ -104,3 +110,72 @@ def weakness(micro_epsilon: int) -> str:
 def weaknesses(menu: Sequence[int]) -> list[str]:
     """`weakness` of every ε of a menu that hardly protects."""
     return [weakness(micro_epsilon) for micro_epsilon in filter(is_weak, menu)]
+
+
+def answer_text(value: float | str | None) -> str:
+    """An answer that `Study.decode` gave back."""
+    if value is None:
+        return NO_ANSWER
+    return value if isinstance(value, str) else f"{value:.15g}"
+
+
+def describe_map(feature_map: FeatureMap) -> str:
+    """What a map makes of the answers, as the end of a sentence."""
+    match feature_map:
+        case Squares():
+            return f"the square of {_named(feature_map.columns)}"
+        case Products():
+            return "the product of " + ", of ".join(f"{a} and {b}" for a, b in feature_map.pairs)
+        case Bins():
+            return f"in which of {feature_map.count} intervals lies {_named(feature_map.columns)}"
+        case Fourier():
+            return (
+                f"{feature_map.count} waves of {_named(feature_map.columns)}, in directions "
+                "that all know"
+            )
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(columns) if columns else "every number that is sent as it is"
+
+
+def describe_study(study: Study) -> dict[str, Any]:
+    """What people who are asked, and organisations that sign, want to know, as plain values.
+
+    Parameters
+    ----------
+    study : Study
+
+    Returns
+    -------
+    dict
+        ``hash`` and ``width``; how often rows will be ``clipped``; for every ε of the ``menu`` what
+        it means; the ``influence`` that one report can have at most; the ``plan``, and the
+        ``ledger`` of a job by it with as few records as the study allows (None without a plan).
+    """
+    classes = len(study.classes)
+    floor = float(keep_weight(study.menu[0], classes))
+    plan = study.plan
+    return {
+        "hash": study.hash,
+        "width": study.width,
+        "clipped": forecast_clipping(study.encoder).to_dict(),
+        "menu": [
+            {
+                "epsilon": epsilon,
+                "millionths": micro,
+                "true_answer": float(keep_probability(micro, classes)),
+                "certainty": float(certainty(micro)),
+                "weak": is_weak(micro),
+                "meaning": meaning(micro, study.classes),
+            }
+            for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
+        ],
+        "influence": {
+            "weight": floor,
+            "records": study.min_records,
+            "cap": floor / study.min_records,
+        },
+        "plan": None if plan is None else plan.to_dict(),
+        "ledger": None if plan is None else trainable.worst_case_ledger(study, plan).to_dict(),
+    }

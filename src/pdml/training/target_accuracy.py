@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from pdml import _validate
-from pdml._bisect import bisect, geometric
+from pdml._math import bisect, geometric
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.errors import BudgetExceeded, InvalidInput

@@ -307,14 +307,14 @@ def _prepare_report(
 
 
 def _show(contribution: "Contribution", preview: "Preview", texts: "Texts") -> None:
-    from pdml.study import readable, study_summary
+    from pdml.study import study_summary
 
     study = contribution.study
     kept = study_summary.share(
         study_summary.keep_probability(preview.report.epsilon, len(study.classes))
     )
-    maps = "; ".join(map(readable.of_map, study.encoder.maps))
-    answers = {name: readable.answer(value) for name, value in preview.answers.items()}
+    maps = "; ".join(map(study_summary.describe_map, study.encoder.maps))
+    answers = {name: study_summary.answer_text(value) for name, value in preview.answers.items()}
     for name, epsilon in preview.answer_epsilons.items():
         answers[name] += f"  (randomised, epsilon {epsilon:g})"
     facts = {

@@ -74,12 +74,12 @@ def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
     """
     from pdml.errors import StudyError
     from pdml.study.schema.lint import examine
-    from pdml.study.study_facts import facts as facts_of
+    from pdml.study.study_summary import describe_study
 
     examination = examine(file)
     if examination.study is None:
         raise StudyError(str(file), examination.mistakes)
-    facts = {**facts_of(examination.study), "page_sha256": _page(examination.study)}
+    facts = {**describe_study(examination.study), "page_sha256": _page(examination.study)}
     if as_json:
         console.print_json({**facts, "study": examination.study.to_dict(), **examination.to_dict()})
         return

@@ -5,14 +5,14 @@ from datetime import datetime
 from math import isinf
 from typing import Any
 
-from pdml._special import expit
+from pdml._math import expit
 from pdml.accounting import Budget, randomized_attributes
 from pdml.accounting.certainty import limit_certainty
 from pdml.cli.render import console
 from pdml.cli.render.console import Grid
 from pdml.encoding.encoder import Attribute
 from pdml.formatting import numbers
-from pdml.study import Study, Wording, participant_notice, readable, study_summary
+from pdml.study import Study, Wording, participant_notice, study_summary
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -118,7 +118,7 @@ def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
     share, factor = (f"{facts['clipped'][key]:.0%}" for key in ("share", "factor"))
     additions = [
         f"Devices add to them: {feature_map}."
-        for feature_map in map(readable.of_map, study.encoder.maps)
+        for feature_map in map(study_summary.describe_map, study.encoder.maps)
     ]
     sensitive_part = ", the randomised ones," if study.encoder.sensitive else ""
     return [

@@ -19,9 +19,8 @@ from starlette.routing import Route
 from pdml.collector.http.responses import NO_STORE, Refused, read_body
 from pdml.collector.intake.service import Render, Service
 from pdml.errors import InvalidInput
-from pdml.files import write_private
+from pdml.files import open_ours, write_private
 from pdml.formatting.markup import templates
-from pdml.ownership import open_ours
 from pdml.study.messages import is_loopback
 
 _COOKIE = "pdml_operator"

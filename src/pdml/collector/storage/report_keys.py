@@ -19,8 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
-from pdml.files import sync_folder, write_private
-from pdml.ownership import check_ours, open_ours, read_ours
+from pdml.files import check_ours, open_ours, read_ours, sync_folder, write_private
 
 SLOT = 32  # bytes of a key
 PAGE = 4096  # bytes before the first slot, so that no slot lies across two sectors

@@ -20,7 +20,7 @@ from pdml.clock import Clock
 from pdml.collector.storage.records import CollectionId, Decision, Entry
 from pdml.collector.storage.store import TABLES, Machine, NotAllNew, Store
 from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
-from pdml.ownership import check_database
+from pdml.files import check_database
 
 _WHAT = "the database"
 _PATIENCE = 10  # seconds to wait for another process that is writing

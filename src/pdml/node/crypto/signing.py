@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pdml.errors import DataError, InvalidInput, PeerError
-from pdml.files import atomic_write, read_file, write_private
+from pdml.files import atomic_write, open_ours, read_file, write_private
 from pdml.formats import Format, decode
-from pdml.ownership import open_ours
 from pdml.study import ServerEntry
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import InvalidInput, because
-from pdml.files import atomic_write, read_file, write_private
-from pdml.ownership import check_ours, read_ours
+from pdml.files import atomic_write, check_ours, read_file, read_ours, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

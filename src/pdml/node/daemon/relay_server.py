@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import InvalidInput, because
-from pdml.files import atomic_write, read_file, write_private
+from pdml.files import atomic_write, check_ours, read_file, write_private
 from pdml.node.crypto import tls
 from pdml.node.crypto.signing import nkey
 from pdml.node.daemon.nats_transport import (
@@ -29,7 +29,6 @@ from pdml.node.daemon.nats_transport import (
     publish_subject,
     subscribe_subject,
 )
-from pdml.ownership import check_ours
 from pdml.study import Relay, Study
 from pdml.study.schema import toml_edit
 from pdml.study.schema.toml_lines import read_text

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from pdml.errors import Equivocation, InvalidInput, PDMLError, PeerError, plain
-from pdml.files import write_private
+from pdml.files import check_ours, write_private
 from pdml.node.job.activity import Runtime, Steps, ask_all
 from pdml.node.job.admission import Member
 from pdml.node.job.statements import fetch, is_cut_short, piece
@@ -18,7 +18,6 @@ from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, Proof, RequestKind, read_answer
 from pdml.node.storage.journal import Job, Journal
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.ownership import check_ours
 
 _ATTEMPT = 5.0  # seconds for one answer
 _AGAIN = 0.5  # between two announcements

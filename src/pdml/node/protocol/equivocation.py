@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Meta
 
 from pdml.errors import DataError, PDMLError, PeerError, because
+from pdml.files import read_ours
 from pdml.formats import Format, decode
 from pdml.node.protocol import signed_statement, wire_messages
 from pdml.node.protocol.signed_statement import Statement
 from pdml.node.protocol.wire_messages import SignedDigest
 from pdml.node.storage.journal import Journal
-from pdml.ownership import read_ours
 
 FORMAT = Format(name="evidence", version=1)
 DESCRIPTION = "the proof"

@@ -20,7 +20,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.study.schema import budget_checks
+from pdml.study.schema import trainable
 from pdml.training import sums_release
 
 FLOATS, UNITS, WORDS = "<f8", "<i8", "<u8"  # what releases are made of: 8 bytes each
@@ -72,7 +72,7 @@ class JobTerms:
         """The terms of one job under ``study``, whose budget must bound what may be spent; and
         its plan is the study's, if it has one.
         """
-        budget_checks.check(study)
+        trainable.check_budget(study)
         if study.plan is not None and study.plan != plan:
             raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
         return cls._under(study, plan, job)

@@ -30,9 +30,9 @@ from pdml.accounting import event_codec
 from pdml.accounting.events import Event
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput, JournalError
+from pdml.files import open_ours
 from pdml.formats import Format
 from pdml.node.storage.sqlite_store import Store
-from pdml.ownership import open_ours
 
 FORMAT = Format(name="journal", version=1)
 

@@ -23,16 +23,15 @@ import msgspec
 
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput, JournalError
-from pdml.files import read_file, write_private
+from pdml.files import check_ours, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Card, Identity, create_secret
 from pdml.node.job import training_data
 from pdml.node.job.training_data import TrainingData
 from pdml.node.storage.journal import Journal
-from pdml.ownership import check_ours
 from pdml.study import Study, frozen_dataset
-from pdml.study.schema import budget_checks
+from pdml.study.schema import trainable
 from pdml.study.schema.toml_lines import read_text
 from pdml.study.schema.validation import ValidationErrors
 
@@ -245,7 +244,7 @@ class NodeDirectory:
         ``before`` are earlier revisions that this folder has not seen, oldest first.
         """
         self._must_be_pinned(study)
-        budget_checks.check(study)
+        trainable.check_budget(study)
         if study.relay is None:
             raise InvalidInput(
                 f"the study {study.id} names no relay: nodes would not know where to meet"

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pdml.ownership import check_database
+from pdml.files import check_database
 
 _WHAT = "the node's database"
 Values = Sequence[str | int | bytes]

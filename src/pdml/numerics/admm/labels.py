@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pdml._response import keep_weight as keep_weight
+from pdml._math import keep_weight as keep_weight
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import InvalidInput
 from pdml.numerics.admm.losses import Loss

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pdml import _validate
-from pdml._special import logsumexp, softmax
+from pdml._math import logsumexp, softmax
 from pdml._types import Array
 from pdml.errors import InvalidInput
 

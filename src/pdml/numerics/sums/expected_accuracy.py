@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pdml import _special
+from pdml import _math
 from pdml._types import Array
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.interval import UNKNOWN, Number, Range, both, ranged
@@ -81,7 +81,7 @@ def expect(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Expectation:
     gap = believed.gap / (np.sqrt(2) * believed.within)
     return Expectation(
         accuracy=_span(believed.right, believed),
-        auc=_span(_special.ndtr(gap), believed),
+        auc=_span(_math.ndtr(gap), believed),
         confidence=_confidence(size, believed),
     )
 
@@ -167,8 +167,8 @@ def _margin_posterior(
 
     positive, gap = (1 + balance) / 2, 2 * shared / mixed
     within = np.sqrt(inner * (1 - (1 - evidence.humps) * correlation**2))
-    right = positive * _special.ndtr((centre + gap * (1 - positive)) / within)
-    right += (1 - positive) * _special.ndtr(-(centre - gap * positive) / within)
+    right = positive * _math.ndtr((centre + gap * (1 - positive)) / within)
+    right += (1 - positive) * _math.ndtr(-(centre - gap * positive) / within)
     return _MarginPosterior(
         chance=chance,
         even=even,
@@ -202,7 +202,7 @@ def _span(values: Array, believed: _MarginPosterior) -> Range:
 def _confidence(size: float, believed: _MarginPosterior) -> float:
     """The mean of e^|z|/(1 + e^|z|)."""
     chance, centre = believed.chance, believed.centre
-    typical = _special.ndtri((np.arange(512) + 0.5) / 512)
+    typical = _math.ndtri((np.arange(512) + 0.5) / 512)
     mean = float(np.sum(chance * centre))
     spread = np.sqrt(max(float(np.sum(chance * (believed.inner + centre**2))) - mean**2, 0.0))
     return float(np.mean(1 / (1 + np.exp(-size * np.abs(mean + spread * typical)))))

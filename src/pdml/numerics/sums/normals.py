@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pdml import _special
+from pdml import _math
 from pdml._types import Array
 
 
@@ -20,7 +20,7 @@ def normals(width: int, points: int) -> Array:
         from scipy.stats import qmc
 
         grid = qmc.Sobol(width, scramble=False).random(points)
-    quantiles = np.asarray(_special.ndtri(grid + 0.5 / points))
+    quantiles = np.asarray(_math.ndtri(grid + 0.5 / points))
     quantiles.flags.writeable = False
     return quantiles
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pdml import _validate
-from pdml._bisect import bisect
+from pdml._math import bisect
 from pdml.accounting.profiles import Profile, Values
 from pdml.research.paper.experiment import DELTA
 

@@ -8,7 +8,7 @@ from functools import cache
 from math import sqrt
 
 from pdml import _validate
-from pdml._bisect import bisect
+from pdml._math import bisect
 from pdml.accounting import profiles
 from pdml.mechanisms.objective_noise import SIGMAS
 from pdml.numerics.admm import labels

@@ -20,9 +20,8 @@ from pdml.study.schema.declaration import (
     plain,
     read_table,
 )
-from pdml.study.schema.lookalikes import Lookalikes
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, ValidationErrors, format_path
+from pdml.study.schema.validation import ABSENT, Lookalikes, ValidationErrors, format_path
 from pdml.tables import MISSING
 
 # below, a label weighs hundreds of times one that is sent as it is; above, nothing is randomised

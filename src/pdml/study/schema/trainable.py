@@ -1,13 +1,23 @@
-"""Whether anybody could ever train under a study: asked before people are asked for answers."""
+"""Whether anybody could ever train under a study, asked before people are asked for answers: some
+job must be able to start, and jobs that follow one another must be refused some day.
+
+Every job adds to what others know of a data set: the μ of its releases grows without bound. So does
+ε of the features, and a limit on it is met some day, unless devices randomise every answer: then it
+stays below the sum of all their ε, the label's among them. ε of labels always stays below that of
+the devices' randomised response, whatever is trained. Such a limit therefore ends jobs only below
+the *smallest* ε on the menus, because there may be people who all chose these; and one on labels
+alone only under a fixed plan, because noise that is switched off for features costs labels nothing
+where η protects them.
+"""
 
 from dataclasses import replace
+from math import inf, isinf
 
-from pdml._bisect import bisect, whole
-from pdml.accounting import Budget, Ledger
+from pdml._math import bisect, whole
+from pdml.accounting import Budget, Ledger, profiles
 from pdml.errors import BudgetExceeded, UntrainableStudy
 from pdml.planning.training_plan import TrainingPlan
-from pdml.study import Study
-from pdml.study.schema import budget_checks
+from pdml.study.definition import Study
 from pdml.study.schema.validation import Mistake
 
 MOST_JOBS = 32  # that are counted before they happen: whoever trains more often reads the ledger
@@ -39,7 +49,7 @@ def most_jobs(study: Study, plan: TrainingPlan) -> int:
 
 def mistakes(study: Study) -> list[Mistake]:
     """Why no job under ``study`` could ever start, or none could ever be the last one."""
-    if problems := budget_checks.mistakes(study):
+    if problems := budget_mistakes(study):
         return problems
     never = "" if study.plan is None else _never(study, study.plan)
     return [(("plan",), never)] if never else []
@@ -77,3 +87,94 @@ def _never(study: Study, plan: TrainingPlan) -> str:
             message += f" with any number of records at {name}: {refused[-1]}"
             return f"{message}; give it more noise or a larger budget"
     return ""
+
+
+# Whether the budget ends
+
+_SUGGESTION = "features = { epsilon = 1 }"
+
+
+def budget_mistakes(study: Study) -> list[Mistake]:
+    """Why jobs under ``study`` could follow one another without end; nothing if they cannot.
+
+    Guarantees
+    ----------
+    - Without a mistake, jobs under the study's plan end at every data set that its menu allows:
+      after k jobs, for some k, either δ of the features at their limit exceeds its δ (it tends to
+      1; where every answer is randomised to (e^ε - e^ε')/(e^ε + 1), ε the sum of all, ε' the
+      limit), or δ of labels does (it tends to (e^ε - e^ε')/(e^ε + K - 1), ε the largest in the
+      data). For the ledger everybody's answers have the largest ε of their menus, so that jobs
+      may end where this does not rely on it.
+    - Where the plan is left to each job, everything that jobs release of features is limited, and
+      labels are part of that.
+    """
+    budget, the_study, suggestion = study.budget, f"the study {study.id}", _suggestion(study)
+    if budget is None or (isinf(budget.features_epsilon) and isinf(budget.labels_epsilon)):
+        why = "any number of jobs could follow one another"
+        return [(("budget",), f"{the_study} has no budget: {why}; add [budget] with {suggestion}")]
+    if _features_end(study, *budget.limit("features")):
+        return []
+    floor, (limit, delta) = study.menu[0], budget.limit("label")
+    if study.plan is not None and _labels_end(study, limit, delta):
+        return []
+    if not isinf(budget.features_epsilon):
+        return [(("budget", "features"), _too_high(study, *budget.limit("features")))]
+    if study.plan is None:
+        why = "whoever starts a job could switch the noise off"
+        message = f"{the_study} has neither a plan nor a budget for features: {why}"
+        return [(("budget",), f"{message}; add {suggestion} to [budget]")]
+    lower = ""
+    if _labels_end(study, 0.0, delta):
+        lower = f", or limit labels to clearly less than {floor:g}"
+    why = f"where everybody chooses {floor:g} it is never reached"
+    message = f"{the_study} limits labels alone, to epsilon {limit:g}: {why}, and jobs never end"
+    return [(("budget", "labels"), f"{message}; add {suggestion} to [budget]{lower}")]
+
+
+def check_budget(study: Study) -> None:
+    """Raise `UntrainableStudy` if jobs under ``study`` could follow one another without end."""
+    if problems := budget_mistakes(study):
+        raise UntrainableStudy(study.id, [sentence for _, sentence in problems])
+
+
+def _least(study: Study) -> float:
+    """The ε of a record of which everything has leaked, for somebody who chose the smallest of
+    every menu; infinite where an answer is sent as it is."""
+    if study.encoder.clear:
+        return inf
+    menus = [
+        study.menu,
+        *(attribute.epsilon.menu for attribute in study.encoder.sensitive if attribute.epsilon),
+    ]
+    return sum(menu[0] for menu in menus)
+
+
+def _features_end(study: Study, epsilon: float, delta: float) -> bool:
+    """Whether a data set of which everything has leaked exceeds a limit on features, though all its
+    people chose the smallest ε of every menu."""
+    leaked = profiles.pure_profile(_least(study))
+    return not isinf(epsilon) and bool(leaked(epsilon) > delta)
+
+
+def _labels_end(study: Study, epsilon: float, delta: float) -> bool:
+    """The same of a limit on labels."""
+    response = profiles.joint_profile(study.menu[0], profiles.nothing_profile, len(study.classes))
+    return bool(response(epsilon) > delta)
+
+
+def _suggestion(study: Study) -> str:
+    """A limit on features that ends jobs."""
+    if _features_end(study, 1.0, Budget.features_delta):
+        return _SUGGESTION
+    return f"features = {{ epsilon = {_least(study) / 2:.1g} }}"
+
+
+def _too_high(study: Study, epsilon: float, delta: float) -> str:
+    """Why a limit on features ends nothing."""
+    least = f"{_least(study):g}"
+    return (
+        f"the study {study.id} limits features to epsilon {epsilon:g} with delta {delta:g}, but "
+        f"randomises every answer: of whoever chooses the smallest epsilons, {least} in all with "
+        "the label's, jobs never tell more than that, however many there are; limit features to "
+        f"clearly less than {least}"
+    )

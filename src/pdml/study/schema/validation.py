@@ -5,6 +5,7 @@ first.
 import difflib
 import re
 import sys
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -12,13 +13,27 @@ from urllib.parse import urlsplit
 
 from pdml.errors import is_hidden
 from pdml.study.messages import is_loopback
-from pdml.study.schema.lookalikes import Lookalikes, is_visible
 from pdml.study.schema.toml_lines import Path
 from pdml.tables import quote
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 _DIGITS = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
+
+# Hangul fillers, an empty Braille cell, a note without a head: letters and symbols without ink
+_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
+_TWINS = {  # of one alphabet and case, no two have the same twin: its own words stay apart
+    "АВЕЅІЈКМНОРСТУХԚԜ": "ABESIJKMHOPCTYXQW",  # Cyrillic
+    "аеѕіјорсухһԁԛԝѵӏ": "aesijopcyxhdqwvl",
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ": "ABEZHIKMNOPTYX",  # Greek
+    "αγικνορυχ": "ayikvopux",
+    "ՍՕ": "UO",  # Armenian
+    "զհոսցօ": "qhnugo",
+    "ıɑɡ": "iag",  # Latin
+    "‐‑‒–—―−": "-------",
+    "‘’ʼ′“”″": "''''\"\"\"",
+}
+_LATIN = str.maketrans("".join(_TWINS), "".join(_TWINS.values()))
 
 Mistake = tuple[Path, str]
 # the value of a key that is not there, which is reported once, where its table is read
@@ -30,6 +45,52 @@ def format_path(path: Path) -> str:
     return "".join(
         f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path
     ).lstrip(".")
+
+
+# Texts that look alike, and texts that nobody can see: a form shows letters, not code points.
+#
+# Two texts look alike if they agree after compatibility forms (NFKC) and case are folded, letters
+# that no screen shows are left out, and letters of other alphabets stand for their Latin twins: an
+# excerpt of the confusables of Unicode Technical Standard 39, which no library here carries.
+#
+# Not caught: likeness within one alphabet (l, I and 1; O and 0; rn and m), accents, other alphabets
+# than Cyrillic, Greek and Armenian beside Latin, and what a font alone makes alike.
+
+
+def is_visible(text: str) -> bool:
+    """Whether a screen shows anything of it."""
+    return any(_ink(letter).strip() for letter in text)
+
+
+class Lookalikes:
+    """Texts of one list, by what people see of them."""
+
+    def __init__(self) -> None:
+        self._by_form: dict[str, str] = {}
+
+    def add(self, text: str) -> str:
+        """Take one more text; the one before it that looks alike, or "" if none does."""
+        forms = _forms(text)
+        twin = next((self._by_form[form] for form in forms if form in self._by_form), "")
+        self._by_form |= dict.fromkeys(forms, twin or text)
+        return twin
+
+
+def _forms(text: str) -> tuple[str, str]:
+    """What is seen of a text: in its own letters, and in their Latin twins."""
+    ink = "".join(map(_ink, unicodedata.normalize("NFKC", text)))
+    return _folded(ink), _folded(ink.translate(_LATIN))
+
+
+def _ink(letter: str) -> str:
+    if letter in _BLANK:
+        return " "
+    joins = letter in "\u200c\u200d\u034f\u17b4\u17b5" or is_hidden(letter)
+    return "" if joins or unicodedata.name(letter, "").startswith("VARIATION SEL") else letter
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text.casefold()).split())
 
 
 class ValidationErrors:

@@ -1,7 +1,37 @@
-"""Where a monotone condition stops holding: every search for a least or a largest number."""
+"""Mathematics that accounting and numerics share: what we use of scipy.special, loaded when it is
+first called, the search for where a condition stops holding, and the weight of a report.
+
+Devices know plans and budgets by their names and never compute with them: `pip install pdml` leaves
+scipy out, and a device starts without it.
+"""
 
 from collections.abc import Callable
+from functools import cache
 from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from pdml import extras
+from pdml._types import Array
+
+
+def _late(name: str) -> Callable[..., Any]:
+    @cache
+    def loaded() -> Any:
+        with extras.needed():
+            from scipy import special
+        return getattr(special, name)
+
+    def call(*values: Any, **options: Any) -> Any:
+        return loaded()(*values, **options)
+
+    return call
+
+
+betainc, expit = _late("betainc"), _late("expit")
+log_ndtr, ndtr, ndtri = _late("log_ndtr"), _late("ndtr"), _late("ndtri")
+logsumexp, softmax = _late("logsumexp"), _late("softmax")
 
 
 def arithmetic(a: float, b: float) -> float:
@@ -46,3 +76,11 @@ def bisect(
         else:
             bad = between
     return good
+
+
+def keep_weight(epsilon: Array | float, classes: int) -> Array:
+    """(e^ε + K - 1)/(e^ε - 1) = 1 + K/(e^ε - 1): how much louder a report must speak to be right on
+    average; for K = 2 this is κ(ε).
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(1 + classes / np.expm1(np.asarray(epsilon, dtype=float)))
