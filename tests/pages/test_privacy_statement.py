@@ -269,10 +269,10 @@ def altered(path, target, **changes):
 
 STORED = RESULT / "model.json"
 SPENT = {
-    "epsilon of features": ({"privacy__lines__4__epsilon": 1.25}, {SHORT, MUCH, TRUST, RISKS}),
-    "certainty of labels": ({"privacy__lines__1__certainty": 0.6}, {SHORT, MUCH, TRUST, RISKS}),
-    "delta of features": ({"privacy__lines__4__delta": 1e-9}, {SHORT, MUCH, TRUST, RISKS}),
-    "why": ({"privacy__lines__4__reason": "because"}, {MUCH, RISKS}),
+    "epsilon of features": ({"privacy__rows__4__epsilon": 1.25}, {SHORT, MUCH, TRUST, RISKS}),
+    "certainty of labels": ({"privacy__rows__1__certainty": 0.6}, {SHORT, MUCH, TRUST, RISKS}),
+    "delta of features": ({"privacy__rows__4__delta": 1e-9}, {SHORT, MUCH, TRUST, RISKS}),
+    "why": ({"privacy__rows__4__reason": "because"}, {MUCH, RISKS}),
     "leaks": ({"provenance__leaks": ["ranges were taken from records"]}, {OUTSIDE}),
     "records": ({"provenance__records_per_server": [40, 50, 60, 80]}, {SHORT, COMPARED}),
     "earlier trainings": ({"provenance__earlier_releases": [2, 2, 2, 5]}, {ADDS}),
@@ -331,7 +331,7 @@ def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
     ):
         rows = [(line.data, line.adversary) for line in model.ledger_rows()]
         k = rows.index((data, "other servers"))
-        change = {f"privacy__lines__{k}__epsilon": 0.6543}
+        change = {f"privacy__rows__{k}__epsilon": 0.6543}
         after = statement(study, altered(path, tmp_path / "m.json", **change))
         assert changed(before, after) == where
         assert "0.654" in after.markdown and "0.654" in after.html
@@ -429,7 +429,7 @@ def test_the_folder_of_a_result_is_verified_and_a_file_is_not(tmp_path):
             copy = tmp_path / file.relative_to(RESULT)
             copy.parent.mkdir(exist_ok=True)
             copy.write_bytes(file.read_bytes())
-    altered(STORED, tmp_path / "model.json", privacy__lines__4__epsilon=0.1)
+    altered(STORED, tmp_path / "model.json", privacy__rows__4__epsilon=0.1)
     with pytest.raises(NotVerified, match=r"model\.json is not what the statements give"):
         statement(study, tmp_path)
 
@@ -451,7 +451,7 @@ def test_what_cannot_be_stated_is_refused(tmp_path):
         "provenance__labels_randomised_by": ["me"] * 4,
         "provenance__noise_source": "dice",
         "provenance__servers": 7,
-        "privacy__lines": [],
+        "privacy__rows": [],
     }
     for key, value in wrong.items():
         with pytest.raises(DataError, match=r"model\.json"):
