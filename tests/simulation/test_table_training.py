@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from estimators import make_classifier
 
@@ -140,6 +142,35 @@ def test_predictions_are_the_model_s(tmp_path: Path) -> None:
     few = Table(columns={"age": [20]}, source="few.csv")
     with pytest.raises(DataError, match=r"few\.csv lacks columns the model needs: 'sex', 'wish'"):
         predict_table(loaded, few)
+
+
+class Polars:
+    """A frame as polars has it, where pyarrow is not asked."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self.columns, self._cells = list(columns), columns
+
+    def to_dict(self, *, as_series: bool = True) -> dict[str, list[Any]]:
+        assert not as_series
+        return self._cells
+
+
+def test_a_dataframe_gives_what_the_same_table_gives() -> None:
+    table = people()
+    cells = {name: list(table.columns[name]) for name in table.columns}
+    settings = {"attributes": [AGE, SEX], "ignore": ["hospital", "wish"], "classes": ["no", "yes"]}
+    trained = train_table(table, "ill", **settings, plan=PLAN, random_state=1)
+    right = evaluate_table(trained.model, table).to_dict()
+    for frame in (pd.DataFrame(cells), Polars(cells)):
+        again = train_table(frame, "ill", **settings, plan=PLAN, random_state=1)
+        np.testing.assert_array_equal(again.model.coefficients, trained.model.coefficients)
+        np.testing.assert_array_equal(
+            predict_table(again.model, frame)["prediction"],
+            predict_table(trained.model, table)["prediction"],
+        )
+        assert evaluate_table(again.model, frame).to_dict() == right
+    with pytest.raises(InvalidInput, match="DataFrame, got ndarray"):
+        train_table(np.ones((3, 2)), "ill", **settings)
 
 
 def test_a_model_of_plain_columns_needs_their_names() -> None:

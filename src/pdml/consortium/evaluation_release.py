@@ -27,11 +27,11 @@ from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import UNITS
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.simulation.table_training import Readable, labelled_rows
+from pdml.simulation.table_training import labelled_rows
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
 from pdml.study.schema import trainable
-from pdml.tables import Table, read_table
+from pdml.tables import Readable, Table, open_table
 
 _DOMAIN = b"pdml evaluation terms 1\0"
 _DATASET = b"pdml evaluated records 1\0"
@@ -82,7 +82,7 @@ def evaluate_at_node(
         The node's folder, `Home.open("alice")`; its process must not be running.
     model : Model
         A result of the study.
-    table : Table or path
+    table : Table, path or DataFrame
         Records that the node has not trained on, with their true labels.
     label : str
         The column of labels.
@@ -122,7 +122,7 @@ def evaluate_at_node(
     study, source = home.checked_study(), _source(simulated_noise)
     trainable.check_budget(study)
     _check_model(study, home, model)
-    read = table if isinstance(table, Table) else read_table(table)
+    read = open_table(table)
     x, truth = labelled_rows(model, read, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
     model_digest = digest_of(model)

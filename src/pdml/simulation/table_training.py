@@ -1,7 +1,6 @@
 """A table of people's records: trained on, predicted, evaluated."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 from numpy.typing import NDArray
@@ -23,13 +22,11 @@ from pdml.planning.resolve_plan import AUTO
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.simulation import OnRound, SimulationSettings, Topology, simulate
 from pdml.simulation.table_records import Records, read_labelled, read_records, split_test
-from pdml.tables import Table, columns, read_table
+from pdml.tables import Readable, columns, open_table
 from pdml.tables.roles import Roles
 from pdml.training.result import TrainingResult, measure
 
 SERVERS = 10  # where nobody says how many
-
-Readable = Table | str | PathLike[str]
 
 
 def train_table(
@@ -72,7 +69,7 @@ def train_table(
 
     Parameters
     ----------
-    table : Table or path
+    table : Table, path or DataFrame
         One row for each person (.csv, .csv.gz or .parquet).
     label : str
         The column to predict.
@@ -96,7 +93,7 @@ def train_table(
     server_column : str
         The column that says which server each record belongs to; by default they are assigned at
         random.
-    test : Table or path, optional
+    test : Table, path or DataFrame, optional
         Records to measure the accuracy on.
     test_fraction : float
         Or the share of the table that is held back for it.
@@ -143,7 +140,7 @@ random_state, open_ended, local_models, diagnostics
     >>> trained.model.save("model.json")
     """
     _refuse_early(epsilon, test, test_fraction)
-    read = _read(table)
+    read = open_table(table)
     roles = Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore))
     people = read_records(
         read,
@@ -157,7 +154,7 @@ random_state, open_ended, local_models, diagnostics
     )
     training_records, tested = people, None
     if test is not None:
-        tested = read_labelled(people, _read(test), label)
+        tested = read_labelled(people, open_table(test), label)
     elif test_fraction:
         training_records, tested = split_test(people, test_fraction, random_state)
     settings = SimulationSettings(
@@ -209,7 +206,7 @@ def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict
     ----------
     model : Model
         Trained on a table, or on named columns.
-    table : Table or path
+    table : Table, path or DataFrame
         With the columns of the training; others are passed over.
     proba : bool
         Also the probability of every class.
@@ -225,7 +222,7 @@ def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict
     DataError
         If a column is missing, or holds what the model has no feature for.
     """
-    return model.prediction_columns(model.features(_read(table)), proba=proba)
+    return model.prediction_columns(model.features(open_table(table)), proba=proba)
 
 
 def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation:
@@ -235,7 +232,7 @@ def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation
     ----------
     model : Model
         As for `predict_table`.
-    table : Table or path
+    table : Table, path or DataFrame
         With the columns of the training, and the label's.
     label : str
         The column of labels, by default the model's own.
@@ -304,17 +301,13 @@ def evaluate_privately(
 
 def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Features, IntArray]:
     """Records as a model has read them, and of each the index of its true class."""
-    read, name = _read(table), label or model.label
+    read, name = open_table(table), label or model.label
     if not name:
         raise InvalidInput(
             "label must name a column, got nothing: the model does not say which", setting="label"
         )
     truth = columns.positions(read, name, model.classes, what="the classes", private=True)
     return model.features(read), truth
-
-
-def _read(table: Readable) -> Table:
-    return table if isinstance(table, Table) else read_table(table)
 
 
 def _refuse_early(epsilon: float | None, test: Readable | None, fraction: float) -> None:

@@ -10,16 +10,18 @@
 """
 
 from pdml.tables.cells import MISSING, number, quote, quote_names
-from pdml.tables.dataframe import Frame, as_table
+from pdml.tables.dataframe import Frame, Readable, as_table, open_table
 from pdml.tables.table import Table
 from pdml.tables.table_files import read_table, write_csv, write_predictions
 
 __all__ = [
     "MISSING",
     "Frame",
+    "Readable",
     "Table",
     "as_table",
     "number",
+    "open_table",
     "quote",
     "quote_names",
     "read_table",

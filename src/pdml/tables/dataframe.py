@@ -14,16 +14,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Array
+from pdml.errors import InvalidInput
 from pdml.tables.parquet import arrow_cells
 from pdml.tables.table import Table
 from pdml.tables.table_files import read_table
 
+Readable = Any  # a Table, a file's path or a DataFrame of any library
 
-def as_table(records: Any, texts: Mapping[str, bool] | None = None) -> Table | None:
+
+def open_table(records: Readable) -> Table:
+    """Records with named columns as a table."""
+    table = as_table(records, source="the DataFrame")
+    if table is None:
+        kind = type(records).__name__
+        raise InvalidInput(
+            f"table must be a Table, the path of a file or a DataFrame, got {kind}: its columns "
+            "have no names",
+            setting="table",
+        )
+    return table
+
+
+def as_table(
+    records: Any, texts: Mapping[str, bool] | None = None, *, source: str = "X"
+) -> Table | None:
     """Records as a table; None of what has no named columns, such as an array.
 
     ``texts``: of a DataFrame the columns that are needed, and whether each holds texts; by default
-    all, by their types.
+    all, by their types. ``source``: what errors call it.
     """
     if isinstance(records, Table):
         return records
@@ -38,7 +56,7 @@ def as_table(records: Any, texts: Mapping[str, bool] | None = None) -> Table | N
         for name, text in needed.items()
         if name in frame.cells
     }
-    return Table(columns=columns or frame.cells, source="X")
+    return Table(columns=columns or frame.cells, source=source)
 
 
 @dataclass(frozen=True)
