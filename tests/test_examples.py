@@ -59,7 +59,7 @@ def test_consortium(shown):
     shared = {name: np.mean(found) for name, found in told["shared"].items()}
     assert min(shared["5 of them"], shared["1 of them"]) > np.mean(told["alone"]) + 0.02
     assert shared["all others"] < min(shared["5 of them"], shared["1 of them"])
-    assert np.mean(told["house"]["all others"]) > np.mean(told["alone"])
+    assert np.mean(told["own"]["all others"]) > np.mean(told["alone"])
     for name, k in (("5 of them", 5), ("1 of them", 1)):
         promised = told["coalitions"][name]
         assert promised[k - 1] <= 1 < promised[k] and np.isfinite(promised).all()

@@ -99,7 +99,8 @@ def test_before_a_commit_runs_what_make_check_runs():
     (recipe,) = re.findall(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.M)
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     checks = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines()]
-    assert [hook["entry"] for hook in hooks] == checks
+    entries = [hook["entry"] for hook in hooks if "commit-msg" not in hook.get("stages", ())]
+    assert entries == checks
 
 
 def test_the_citation_names_the_paper_and_this_program():

@@ -284,7 +284,7 @@ def test_wrong_budgets_are_refused():
 def test_noise_switched_off_leaves_no_safe_round():
     silent = replace(TrainingPlan(rounds=3), noise_scale=0.0)
     with pytest.raises(BudgetExceeded, match="no bound at all"):
-        classifier(plan=silent, rounds=None).fit(*data())
+        classifier(plan=silent, rounds=3).fit(*data())
 
 
 def test_objective_of_unknown_kind_is_refused():

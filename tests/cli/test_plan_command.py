@@ -242,7 +242,7 @@ def test_a_study_says_what_is_planned_for(capsys: pytest.CaptureFixture[str], fo
     file.write_text(plain(study))
     found = outcome(capsys, "plan", str(file), "--records", "400")
     assert found["method"] == "sums" and len(found["links"]) == 2
-    settled = Study.from_text(file.read_text() + "\n" + found["rows"])
+    settled = Study.from_text(file.read_text() + "\n" + found["lines"])
     assert settled.plan == TrainingPlan.from_dict(found["plan"])
     assert "'status' (suggested epsilon 0.5)" in found["reasons"][-1]
     assert {line["data"] for line in found["ledger"]["rows"]} >= {"label", "features"}

@@ -218,7 +218,7 @@ def test_lines_of_python(reader: Reader) -> None:
     """On rows and labels that a reader has."""
     rows = """\
 import numpy as np
-from pdml import PDMLClassifier
+from pdml import Encoding, PDMLClassifier
 from pdml.research.datasets import twonorm
 x, y = twonorm(600, np.random.default_rng(0))
 """
