@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from estimators import make_classifier
 
-from pdml import Encoding, PDMLClassifier, TrainingPlan, load_model
+from pdml import Encoding, TrainingPlan, load_model
 from pdml.encoding import scaling
 from pdml.encoding.encoder import Encoder, Number
 from pdml.encoding.encoding import RANGES_LEAK, SCALES_LEAK
@@ -40,10 +41,6 @@ def frame(seed=0, gaps=0.1):
     return table, y
 
 
-ENCODING = {"scales": "feature_scales", "ranges": "feature_ranges"}
-ENCODING |= {"levels": "feature_levels", "maps": "feature_map"}
-
-
 def numbers(names, scales, **options):
     ends = {"low": -np.inf, "high": np.inf}
     pairs = zip(names, scales, strict=True)
@@ -52,9 +49,8 @@ def numbers(names, scales, **options):
 
 
 def fitted(x, y, **settings):
-    settings = {ENCODING.get(name, name): value for name, value in settings.items()}
     settings = {"n_servers": 3, "plan": SUMS, "classes": (0, 1), "random_state": 0} | settings
-    return PDMLClassifier(**settings).fit(x, y)
+    return make_classifier(**settings).fit(x, y)
 
 
 FRAME = {
@@ -205,7 +201,7 @@ def test_maps_widen_the_model_and_its_plan(tmp_path):
         model = fitted(x, y, scales=SCALES, maps=given)
         assert model.score(x, y) > 0.85 > 0.75 > line.score(x, y)
         assert model.model_.feature_names[:4] == ("x0", "x1", "x0^2", "x1^2")
-        assert model._spec.width == model.coef_.shape[1] + 1  # what the plan counts
+        assert model.result_.parts[0].spec.width == model.coef_.shape[1] + 1  # what the plan counts
         model.model_.save(tmp_path / "model.json")
         loaded = load_model(tmp_path / "model.json")
         np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))

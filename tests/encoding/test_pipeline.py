@@ -246,7 +246,7 @@ def test_a_model_predicts_from_tables_frames_arrays_and_files(tmp_path):
         n_servers=2,
         plan=TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5),
         classes=(False, True),
-        feature_scales={"age": (50, 15), "weight": (70, 9)},
+        encoding=Encoding(scales={"age": (50, 15), "weight": (70, 9)}),
         random_state=0,
     ).fit(frame, y)
     frame.to_csv(tmp_path / "people.csv", index=False)

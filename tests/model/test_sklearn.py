@@ -82,7 +82,7 @@ def test_what_the_model_refuses_is_refused():
 def test_columns_in_another_order_are_noticed():
     x, y = twonorm(200, np.random.default_rng(0))
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
-    fitted = PDMLClassifier(n_servers=2, rounds=2, random_state=0).fit(frame, y)
+    fitted = PDMLClassifier(n_servers=2, plan={"rounds": 2}, random_state=0).fit(frame, y)
     pipeline = fitted.model_.to_sklearn()
     np.testing.assert_array_equal(pipeline.predict(frame), fitted.predict(frame))
     with pytest.raises(ValueError, match="order"):

@@ -277,7 +277,7 @@ def honest(seed: int, times: int):
         whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2)
         right.append(whole.score(model.weights)[1])
     silent = replace(sizes, answers=tuple(replace(one, epsilon=inf) for one in sizes.answers))
-    noise = replace(plan.noise_of_total(sizes.apart(0)), coded=0.0)
+    noise = replace(plan.noise_of_total(sizes.server_spec(0)), coded=0.0)
     (clear,) = populations(silent, like)
     hoped = np.array(utility.score_sums(clear, silent, noise, LOGISTIC, 12))[:, 1].mean()
     return told, np.array(right), hoped
@@ -322,7 +322,7 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
 def test_sizes_refuse_answers_that_no_study_lays_out_so():
     good = sizes_at(1.0)
     assert good.in_clear and not sizes_at(1.0, start=0).in_clear
-    assert good.apart(0).blocks == blocks_of(good.answers)
+    assert good.server_spec(0).blocks == blocks_of(good.answers)
     with pytest.raises(InvalidInput, match="the last columns but one"):
         replace(good, width=good.width + 1)
     with pytest.raises(InvalidInput, match="the last columns but one"):

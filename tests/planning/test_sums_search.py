@@ -108,7 +108,7 @@ def test_the_share_is_chosen_by_rehearsals(features: float) -> None:
     budget, made_up = Budget(features_epsilon=features), populations(sizes)
     within = SearchSpace(graph=GRAPH, method="sums")
     found, enough = (compare(UtilityRuns(sizes), budget, within, enough=e) for e in (False, True))
-    plans = [sums_search.calibrate(budget, sizes.apart(0), s) for s in sums_search.SHARES]
+    plans = [sums_search.calibrate(budget, sizes.server_spec(0), s) for s in sums_search.SHARES]
     right = [sums_search.score(plan, sizes, made_up, 1) for plan in plans]
     best = int(np.argmax([each[..., 1].mean() for each in right]))
     assert found.share == sums_search.SHARES[best]

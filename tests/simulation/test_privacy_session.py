@@ -192,7 +192,7 @@ def test_what_is_saved_knows_the_sum_and_nobody_else():
         classifier().fit(x, y)
     loaded = pickle.loads(pickle.dumps(fitted))
     assert spent(loaded.privacy_) == spent(counted.ledger)
-    assert len(loaded.privacy_.person_rows()) == 120 and loaded._session is None
+    assert len(loaded.privacy_.person_rows()) == 120 and loaded._training.session is None
     np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
 
 
