@@ -126,7 +126,7 @@ def evaluate_at_node(
     x, truth = labelled_rows(model, read, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
     model_digest = digest_of(model)
-    dataset = _dataset(x, truth)
+    dataset = _dataset(study.encoder.encode(read), truth)
     terms = (study.hash, home.name, job, model_digest, dataset, repr(counting), source.name)
     digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
     with closing(home.journal()) as journal:
@@ -222,9 +222,9 @@ def _check_model(study: Study, home: NodeDirectory, model: Model) -> None:
         )
 
 
-def _dataset(x: Matrix, truth: IntArray) -> str:
-    """A name for these records, whatever their order."""
-    dense = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
+def _dataset(entries: Matrix, truth: IntArray) -> str:
+    """A name for these records, whatever their order, by what the study reads of them."""
+    dense = np.asarray(entries, dtype=np.float64)
     rows = [
         hashlib.sha256(row.tobytes() + bytes([0]) + str(int(code)).encode()).digest()
         for row, code in zip(dense, truth, strict=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pdml._math import expit
-from pdml._types import Array, IntArray, Matrix
+from pdml._types import Array, IntArray
 from pdml.accounting import Ledger, LedgerRow
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
@@ -239,29 +239,30 @@ class CountedEvaluation:
         }
 
 
-def exact_counts(model: Model, x: Matrix, truth: IntArray, counting: Counting) -> IntArray:
-    """How a model does on encoded records, in numbers that must not be shown."""
+def exact_counts(model: Model, records: Any, truth: IntArray, counting: Counting) -> IntArray:
+    """How a model does on records, whatever it predicts from, in numbers that must not be shown."""
     if len(model.classes) != counting.classes:
         raise InvalidInput(
             f"classes must be the model's {len(model.classes)}, got {counting.classes}",
             setting="classes",
         )
+    x = model.features(records)
     return counting.exact(truth, model.choose(x), model.predict_proba(x).max(axis=1))
 
 
 def count(
     model: Model,
-    x: Matrix,
+    records: Any,
     truth: IntArray,
     counting: Counting,
     *,
     source: Source | None = None,
     server: int = 0,
 ) -> CountedEvaluation:
-    """Count how a model does on encoded records, with fresh noise: each call is a release."""
+    """Count how a model does on records, with fresh noise: each call is a release."""
     noise_source = Secure() if source is None else source
     return CountedEvaluation.of(
-        counting.released(exact_counts(model, x, truth, counting), noise_source, server),
+        counting.released(exact_counts(model, records, truth, counting), noise_source, server),
         counting,
         classes=model.classes,
         records=len(truth),
