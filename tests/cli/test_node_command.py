@@ -265,7 +265,9 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
 def np_rows(model):
     import numpy as np
 
-    return np.zeros((2, model.coefficients.shape[1]))
+    from pdml.model.model import Features
+
+    return Features(np.zeros((2, model.coefficients.shape[1])))
 
 
 def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, capsys):

@@ -172,7 +172,7 @@ def test_of_a_study(
             study, {**folders, **changes}, job="first", random_state=seed
         )
         trained.model.save(tmp_path / name / "model.json")
-        write(tmp_path / name / "report.html", page=training_page(trained))
+        write(tmp_path / name / "report.html", page=training_page(study, trained))
         found.append(published(tmp_path / name))
     assert found[0] == found[1]
 

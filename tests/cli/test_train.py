@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from running import PDML, run
 
-from pdml import PDMLClassifier, TrainingPlan, load_model
+from pdml import Encoding, PDMLClassifier, TrainingPlan, load_model
 from pdml.cli.commands.train_study import train_study
 from pdml.cli.commands.train_table import train_table
 from pdml.encoding.encoder import Category, Encoder, Number
@@ -99,9 +99,7 @@ def test_writes_a_model_and_a_report_and_says_what_was_spent(
     assert model.provenance["pdml_version"]
     told = " ".join(out.split())
     assert re.search(r"\d+ of 300 records were longer than the norm bound 1 ", told)
-    assert (
-        told.count("so that no file holds it: do not publish it") == 2
-    )  # accuracy, and that count
+    assert told.count("so that no file holds it: do not publish") == 2  # accuracy, and that count
     assert (
         "seed" not in Path("model.json").read_text()
         and ">seed<" not in Path("report.html").read_text()
@@ -623,7 +621,7 @@ def test_the_defaults_are_the_library_s() -> None:
         inspect.signature(train_table, eval_str=True).parameters,
     )
     assert parameters["epsilon"].default == defaults.epsilon
-    assert parameters["norm_bound"].default == defaults.norm_bound
+    assert parameters["norm_bound"].default == Encoding().norm_bound
     assert parameters["servers"].annotation.__metadata__[0].help.endswith(f"[default: {SERVERS}]")
 
 

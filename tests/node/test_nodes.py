@@ -88,11 +88,11 @@ def test_a_python_user_trains_by_one_call_and_every_member_gathers_the_same(fede
     ended = train_nodes(
         federation.study, federation.homes["alice"].folder, job="by-call", progress=seen.append
     )
-    np.testing.assert_array_equal(ended.result.outcome.releases, federation.released("by-call"))
+    np.testing.assert_array_equal(ended.result.releases, federation.released("by-call"))
     assert ended.problem == "" and seen and set(seen[-1]) <= set(NAMES)
     federation.all_finished("by-call")
     at_bob = load_job_result(federation.homes["bob"], "by-call")
-    assert (at_bob.result.signed, at_bob.proofs) == (ended.result.signed, {})
+    assert (at_bob.job.signed, at_bob.proofs) == (ended.job.signed, {})
     np.testing.assert_array_equal(at_bob.model.coefficients, ended.model.coefficients)
     for job, said in (
         ("by-call", "knows job by-call already"),

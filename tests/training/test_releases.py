@@ -55,6 +55,6 @@ def test_what_parties_send_and_keep(tmp_path):
     kept = []
     for name in NAMES:
         sent = (made.journals[name].outgoing("job-1", t) for t in range(1, SILENT.rounds + 1))
-        kept += [wire_messages.unpacked(payload, shape) for payload in sent]
+        kept += [wire_messages.decode_vector(payload, shape) for payload in sent]
     made.close()
     assert without_sign(kept)
