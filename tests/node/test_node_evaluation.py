@@ -190,6 +190,19 @@ def test_who_was_held_back_is_evaluated_at_the_operators_word(
     assert found.evaluation.records == others.n_rows
 
 
+def test_records_have_one_account_whatever_a_model_reads_of_them(tmp_path: Path) -> None:
+    """A file that says other ranges than the study makes no other people."""
+    home = join(tmp_path)
+    model = released(home)
+    wider = replace(home.study().encoder.attributes[0], high=200.0)
+    encoder = replace(
+        home.study().encoder, attributes=(wider, *home.study().encoder.attributes[1:])
+    )
+    evaluated(home, model=model)
+    found = evaluated(home, model=replace(model, encoder=encoder.to_dict()), job="again")
+    assert len(found.signed.spent) == 2
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
     home = join(tmp_path)
     model = released(home)
