@@ -1,7 +1,7 @@
 """A seeded training releases what it always released: no change of structure changes a number.
 
 ``python tests/vectors/make_releases.py --check`` compares the releases by rounds to the bit as
-well, on the machine that wrote the file.
+well, on processors with AVX2.
 """
 
 import json
