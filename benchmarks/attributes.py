@@ -18,10 +18,9 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise, fit_sums
-from pdml.planning.forecast.attribute_noise import Answer
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search import sums_search
-from pdml.planning.sizes import Sizes
+from pdml.planning.sizes import Answer, Sizes
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import adult
 from pdml.tables import Table

@@ -15,7 +15,7 @@ from pdml.device import simulated_participants
 from pdml.device.delivery import Delivery
 from pdml.errors import DataError, NotDelivered
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.study import Study, table_columns
+from pdml.study import Study
 from pdml.study.messages import decode_report, features_of
 from pdml.tables import Table
 
@@ -43,8 +43,8 @@ def outbox(tmp_path: Path, study: Study, table: Table) -> Path:
         path,
         study,
         table,
-        table_columns.labels_of(study, table, "ill"),
-        table_columns.epsilons_of(study, table, "epsilon"),
+        study.read_labels(table, "ill"),
+        study.read_epsilons(table, "epsilon"),
         source="s",
     )
     return path
@@ -66,7 +66,7 @@ def test_the_outbox_is_every_device_drawn_on_its_own(
     assert all(
         (features_of(report) == row).all() for report, row in zip(reports, features, strict=True)
     )
-    truth, epsilons = table_columns.labels_of(study, table, "ill"), table.numeric("epsilon")
+    truth, epsilons = study.read_labels(table, "ill"), table.numeric("epsilon")
     assert [report.epsilon for report in reports] == [round(1e6 * epsilon) for epsilon in epsilons]
     flipped = np.array([report.label for report in reports]) != truth
     for epsilon in (0.4, 1.0, 2.0):
@@ -80,7 +80,7 @@ def test_the_outbox_is_every_device_drawn_on_its_own(
 def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table) -> None:
     before, labels, epsilons = (
         outbox.read_bytes(),
-        table_columns.labels_of(study, table, "ill"),
+        study.read_labels(table, "ill"),
         table.numeric("epsilon"),
     )
     simulated_participants.fill(outbox, study, table, labels, epsilons, source="s")
@@ -96,7 +96,7 @@ def test_two_outboxes_of_one_table_are_drawn_on_their_own(
     outbox: Path, tmp_path: Path, study: Study, table: Table
 ) -> None:
     """Two draws agree for all 1,050 people with a chance below 10^-100."""
-    labels, epsilons = table_columns.labels_of(study, table, "ill"), table.numeric("epsilon")
+    labels, epsilons = study.read_labels(table, "ill"), table.numeric("epsilon")
     other = tmp_path / "again"
     simulated_participants.fill(other, study, table, labels, epsilons, source="s")
     one, two = (
@@ -112,7 +112,7 @@ def test_of_two_runs_at_the_same_time_the_first_wins(
     """The other run writes its outbox between our look for one and our draw."""
     path, labels, epsilons = (
         tmp_path / "outbox",
-        table_columns.labels_of(study, table, "ill"),
+        study.read_labels(table, "ill"),
         table.numeric("epsilon"),
     )
     ours, first = simulated_participants.flip_labels, []
@@ -145,7 +145,7 @@ def test_the_outbox_s_name_is_on_the_disk_before_anything_is_sent(
         path,
         study,
         table,
-        table_columns.labels_of(study, table, "ill"),
+        study.read_labels(table, "ill"),
         table.numeric("epsilon"),
         source="s",
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from pdml.node.daemon.relay_server import set_up
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.study.schema import toml_edit
+from pdml.study.schema import template
 from pdml.tables import Table
 
 STUDY = """\
@@ -53,7 +53,7 @@ def join(
     file = folder / "study.toml"
     file.write_text(text)
     homes = [NodeDirectory.create(folder / name, name) for name in names]
-    toml_edit.pin_in_file(file, [home.card().entry("") for home in homes])
+    template.pin_in_file(file, [home.card().entry("") for home in homes])
     set_up(file, folder / "relay", address="127.0.0.1:4870")
     joined = [home.join_file(file) for home in homes]
     return joined[0]

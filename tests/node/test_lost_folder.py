@@ -22,7 +22,7 @@ from pdml.node.job.participant import Participant
 from pdml.node.operator.status import read_consortium_status
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
-from pdml.study.schema import toml_edit
+from pdml.study.schema import template
 
 PLAN = TrainingPlan(method="sums", label_noise=20.0, square_noise=20.0)
 HOW = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
@@ -46,7 +46,7 @@ class Pair:
         """A study that pins these keys of alice, at both."""
         file, old = self.folder / "study.toml", self.folder / "old-study.toml"
         old.write_bytes(file.read_bytes())
-        toml_edit.pin_in_file(file, [alice.card().entry("")], revision=True)
+        template.pin_in_file(file, [alice.card().entry("")], revision=True)
         alice.join_file(file, before=[old])
         self.homes = {"alice": alice, "bob": self.homes["bob"].join_file(file)}
 

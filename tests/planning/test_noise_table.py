@@ -7,16 +7,16 @@ import pytest
 
 from pdml.accounting import Budget
 from pdml.accounting.profiles import gaussian_mu
-from pdml.planning.search import noise_table, sums_search
+from pdml.planning.search import sums_search
 from pdml.planning.search.calibration import excess
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 EVERY = [
     (label, features, share)
-    for label in noise_table.LABELS
-    for features in noise_table.FEATURES
-    for share in noise_table.SHARES
+    for label in sums_search.LABELS
+    for features in sums_search.FEATURES
+    for share in sums_search.SHARES
 ]
 PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=8)
 
@@ -28,10 +28,10 @@ def over(label: float, features: float, share: float, times: float = 1.0) -> flo
     place, budget = replace(PLACE, epsilons=(label,)), Budget(features_epsilon=features)
     event = TrainingPlan(method="sums").events(place)[0]
     record, square = (s - event.fixed_shift for s in (event.record_shift, event.square_shift))
-    fixed = noise_table.FIXED * record / (1 - noise_table.FIXED)
-    known = noise_table.lookup_noise(budget, place, share)
+    fixed = sums_search.FIXED * record / (1 - sums_search.FIXED)
+    known = sums_search.lookup_noise(budget, place, share)
     assert known is not None
-    mu = gaussian_mu(features, noise_table.DELTA)
+    mu = gaussian_mu(features, sums_search.DELTA)
     loud = replace(
         event,
         label_shift=record + fixed,
@@ -76,4 +76,4 @@ def test_a_plan_with_it_is_near_the_one_that_is_looked_for() -> None:
 )
 def test_what_is_not_in_it_is_not_guessed(budget: dict, change: dict) -> None:
     asked = Budget(**({"features_epsilon": 1.0} | budget))
-    assert noise_table.lookup_noise(asked, replace(PLACE, **change), 0.35) is None
+    assert sums_search.lookup_noise(asked, replace(PLACE, **change), 0.35) is None

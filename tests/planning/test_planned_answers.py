@@ -21,17 +21,16 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums.fit import Noise, fit_sums
 from pdml.planning.forecast import utility
-from pdml.planning.forecast.attribute_noise import (
-    Answer,
-    blocks_of,
+from pdml.planning.forecast.synthetic import (
+    Population,
     encode_levels,
+    populations,
     randomise_rows,
     reported_moment,
 )
-from pdml.planning.forecast.synthetic import Population, populations
 from pdml.planning.search import sums_search
 from pdml.planning.search.rounds_search import Search
-from pdml.planning.sizes import Sizes
+from pdml.planning.sizes import Answer, Sizes, blocks_of
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.engines import local_engine

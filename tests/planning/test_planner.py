@@ -18,14 +18,13 @@ from pdml.accounting import Budget
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm.graph import Graph, build
 from pdml.numerics.coded_rows import Block
-from pdml.planning.forecast.attribute_noise import Answer
 from pdml.planning.forecast.synthetic import populations
-from pdml.planning.forecast.utility_runs import UtilityRuns
 from pdml.planning.proposal import verdict
-from pdml.planning.search.candidates import LITTLE, SearchSpace, compare
+from pdml.planning.search.candidates import LITTLE, SearchSpace, UtilityRuns, compare
 from pdml.planning.search.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.planning.search.rounds_search import Search
 from pdml.planning.search.sums_search import SHARES
+from pdml.planning.sizes import Answer
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.target_accuracy import smallest_epsilon
 
@@ -275,7 +274,7 @@ def test_only_public_records_can_be_read() -> None:
         "tuple[int, ...]",
         "<class 'int'>",
         "<class 'float'>",
-        "tuple[pdml.planning.forecast.attribute_noise.Answer, ...]",
+        "tuple[pdml.planning.sizes.Answer, ...]",
     }
     assert get_type_hints(Answer) == {"block": Block, "epsilon": float}
 

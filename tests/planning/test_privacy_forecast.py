@@ -6,7 +6,7 @@ import pytest
 
 from pdml.accounting import Budget, Ledger
 from pdml.errors import InvalidInput
-from pdml.planning.explain.privacy_forecast import PrivacyForecast
+from pdml.planning.forecast.privacy_forecast import PrivacyForecast
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 

@@ -11,8 +11,8 @@ from pdml.accounting import Budget
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
-from pdml.planning.forecast import utility_runs
 from pdml.planning.forecast.utility import flip_variance
+from pdml.planning.search import candidates
 from pdml.planning.search.planner import propose
 from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
@@ -77,8 +77,8 @@ def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
 
 def test_folds_of_one_data_set_are_rehearsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    real = utility_runs.sums_search.score
-    monkeypatch.setattr(utility_runs.sums_search, "score", lambda *a: asked.append(a) or real(*a))
+    real = candidates.sums_search.score
+    monkeypatch.setattr(candidates.sums_search, "score", lambda *a: asked.append(a) or real(*a))
     budget = Budget(features_epsilon=0.7)
     found = [
         propose(budget, replace(SIZES, records=records, width=7), GRAPH, method="sums")

@@ -9,8 +9,8 @@ import pytest
 
 from pdml.accounting import Budget
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.explain import suggestions
-from pdml.planning.explain.suggestions import Suggestion, advice
+from pdml.planning import proposal
+from pdml.planning.proposal import Suggestion, advice
 from pdml.planning.search.candidates import SearchSpace, quick_estimate
 from pdml.planning.search.planner import Proposal, Sizes, propose
 
@@ -92,14 +92,14 @@ def test_a_value_that_pays_in_the_mean_alone_is_passed_over_for_one_that_clearly
 def test_whoever_looks_at_few_values_asks_where_whoever_looks_at_all_would(servers: int) -> None:
     budget, sizes = STRICT, Sizes(records=(60,) * servers, width=8, epsilon=1.0)
     within = SearchSpace(graph=Graph.ring(servers))
-    for lever in suggestions._levers(budget, sizes, within):
+    for lever in proposal._levers(budget, sizes, within):
         seen = [quick_estimate(s.rounded(), b, within) for b, s in map(lever.changed, lever.ladder)]
         first = (
             [each.is_clear_win for each in seen]
             if any(each.is_clear_win for each in seen)
             else [each.pays for each in seen]
         )
-        asked = suggestions._seeming(lever, within)
+        asked = proposal._seeming(lever, within)
         assert asked == (lever.ladder[first.index(True) :][:3] if any(first) else ())
 
 

@@ -14,9 +14,8 @@ from pdml.accounting import Budget
 from pdml.errors import BudgetExceeded
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.synthetic import populations
-from pdml.planning.forecast.utility_runs import UtilityRuns
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import SearchSpace, compare
+from pdml.planning.search.candidates import SearchSpace, UtilityRuns, compare
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan

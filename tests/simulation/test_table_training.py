@@ -24,7 +24,7 @@ from pdml.simulation.demo_training import TESTED, USERS, demo_page, is_demo_mode
 from pdml.simulation.table_records import CLASSES_LEAK, public_records, read_records, split_test
 from pdml.simulation.table_training import evaluate_table, predict_table, train_table
 from pdml.tables import Table, write_predictions
-from pdml.tables.roles import Roles
+from pdml.tables.columns import Roles
 
 AGE, SEX = Number(name="age", low=18, high=100), Category(name="sex", levels=("female", "male"))
 PLAN = TrainingPlan(rounds=4)

@@ -11,9 +11,8 @@ from example_study import TEXT, TOLD
 from pdml import Study
 from pdml.errors import StudyError
 from pdml.study import Notice
-from pdml.study.schema import declaration, study_file, template
-from pdml.study.schema.declaration import key, limited_text
-from pdml.study.schema.validation import ValidationErrors
+from pdml.study.schema import study_file, template, validation
+from pdml.study.schema.validation import ValidationErrors, key, limited_text
 
 SITE = Path(__file__).parents[2] / "docs" / "_site" / "reference.py"
 
@@ -109,8 +108,8 @@ def test_what_is_read_is_what_is_written() -> None:
     """Every declared key of a record is read back from its plain form."""
     study = Study.from_text(TEXT + TOLD)
     for record in (study.organiser, study.notice, study.consent, *study.servers):
-        keys = declaration.declared_keys(type(record))
+        keys = validation.declared_keys(type(record))
         errors = ValidationErrors()
-        table = declaration.read_table(errors, ("x",), declaration.plain(record), keys)
+        table = validation.read_table(errors, ("x",), validation.plain(record), keys)
         assert errors.mistakes == []
-        assert type(record)(**declaration.as_fields(type(record), table)) == record
+        assert type(record)(**validation.as_fields(type(record), table)) == record

@@ -10,7 +10,7 @@ from example_study import STUDY, TEXT
 
 from pdml.errors import InvalidInput, StudyError
 from pdml.study import Relay, ServerEntry, Study
-from pdml.study.schema import template, toml_edit
+from pdml.study.schema import template
 
 SEALING = base64.b64encode(bytes(range(256)) * 4 + bytes(192)).decode()
 OTHER = base64.b64encode(bytes(1216)).decode()
@@ -22,7 +22,7 @@ def entry(name, signing="11" * 32, sealing=SEALING):
 
 
 def pinned(text=TEXT, *entries, revision=False):
-    return toml_edit.pin_servers(
+    return template.pin_servers(
         text, entries or [entry("alice")], revision=revision, source="study.toml"
     )
 
@@ -63,15 +63,15 @@ def test_other_keys_need_a_revision_which_names_what_it_replaces():
 
 
 def test_the_relay_is_appended_once_and_replaced_by_a_revision_only():
-    text = toml_edit.set_relay(TEXT, RELAY, revision=False, source="study.toml")
+    text = template.set_relay(TEXT, RELAY, revision=False, source="study.toml")
     study = Study.from_text(text)
     assert text.startswith(TEXT.rstrip()) and study.relay == RELAY
     assert (study.relay.host, study.relay.port) == ("relay.example", 4222)
-    assert toml_edit.set_relay(text, RELAY, revision=False, source="study.toml") == text
+    assert template.set_relay(text, RELAY, revision=False, source="study.toml") == text
     moved = Relay("[::1]:5000")
     with pytest.raises(InvalidInput, match=r"names the relay relay\.example:4222"):
-        toml_edit.set_relay(text, moved, revision=False, source="study.toml")
-    revised = Study.from_text(toml_edit.set_relay(text, moved, revision=True, source="study.toml"))
+        template.set_relay(text, moved, revision=False, source="study.toml")
+    revised = Study.from_text(template.set_relay(text, moved, revision=True, source="study.toml"))
     assert revised.relay == moved and revised.revises(study)
     assert (moved.host, moved.port) == ("::1", 5000)
 
@@ -112,7 +112,7 @@ def test_one_key_alone_is_refused():
 )
 def test_bad_relays_are_refused(address):
     with pytest.raises(InvalidInput, match=r"relay\.address must be HOST:PORT"):
-        toml_edit.set_relay(TEXT, Relay(address), revision=False, source="study.toml")
+        template.set_relay(TEXT, Relay(address), revision=False, source="study.toml")
 
 
 def test_a_new_server_needs_an_address_and_links_that_follow_from_the_names():

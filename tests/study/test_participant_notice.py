@@ -14,8 +14,8 @@ from example_study import ASKING, STUDY, TEXT, TOLD
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.errors import InvalidInput, MissingNotice, StudyError
 from pdml.study import Study, participant_notice
-from pdml.study.schema.lint import examine
 from pdml.study.schema.template import plain, render
+from pdml.study.study_summary import examine
 
 CONSENT = "I have read the notice, and I agree that my answers are used for this study."
 

@@ -6,38 +6,37 @@ import pytest
 from example_study import TEXT
 
 from pdml.errors import DataError, InvalidInput
-from pdml.study import Study, table_columns
+from pdml.study import Study
 from pdml.tables import Table
 
 STUDY = Study.from_text(TEXT)
 
 
 def test_labels_are_the_study_s_classes_and_never_told() -> None:
-    assert table_columns.labels_of(
-        STUDY, Table(columns={"ill": ["yes", "no"]}), "ill"
-    ).tolist() == [1, 0]
+    table = Table(columns={"ill": ["yes", "no"]})
+    assert STUDY.read_labels(table, "ill").tolist() == [1, 0]
     with pytest.raises(
         DataError, match=r"the study's classes 'no', 'yes', got .* row 1"
     ) as refused:
-        table_columns.labels_of(STUDY, Table(columns={"ill": ["positive"]}), "ill")
+        STUDY.read_labels(Table(columns={"ill": ["positive"]}), "ill")
     assert "positive" not in str(refused.value)
 
 
 @pytest.mark.parametrize("wrong", [3.0, 0.4000011, 0.0, -1.0])
 def test_epsilons_are_on_the_menu(wrong: float) -> None:
     table = Table(columns={"e": [0.4, 2.0]})
-    assert table_columns.epsilons_of(STUDY, table, "e").tolist() == [0.4, 2.0]
-    assert table_columns.same_epsilon(STUDY, table, 1).tolist() == [1.0, 1.0]
+    assert STUDY.read_epsilons(table, "e").tolist() == [0.4, 2.0]
+    assert STUDY.repeat_epsilon(table, 1).tolist() == [1.0, 1.0]
     with pytest.raises(DataError, match=r"menu \(0.4, 1, 2\), got .* in row 2"):
-        table_columns.epsilons_of(STUDY, Table(columns={"e": [0.4, wrong]}), "e")
+        STUDY.read_epsilons(Table(columns={"e": [0.4, wrong]}), "e")
     with pytest.raises(InvalidInput, match=r"epsilon must be on the study's menu \(0.4, 1, 2\)"):
-        table_columns.same_epsilon(STUDY, table, wrong)
+        STUDY.repeat_epsilon(table, wrong)
     with pytest.raises(InvalidInput):
-        table_columns.same_epsilon(STUDY, table, nan)
+        STUDY.repeat_epsilon(table, nan)
 
 
 def test_numbers_outside_the_range_are_counted() -> None:
-    table_columns.require_in_range(STUDY, Table(columns={"age": [18, 100]}))
+    STUDY.check_ranges(Table(columns={"age": [18, 100]}))
     old = Table(columns={"age": [18, 130, 131]})
     with pytest.raises(DataError, match=r"got 130 in row 2 .*: 2 of 3 rows do not"):
-        table_columns.require_in_range(STUDY, old)
+        STUDY.check_ranges(old)

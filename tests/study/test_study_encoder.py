@@ -15,7 +15,7 @@ from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, MissingValueError, StudyError
 from pdml.model.model import Model
-from pdml.study import Study, study_summary, table_columns
+from pdml.study import Study, study_summary
 from pdml.study.schema import template
 from pdml.study.schema.template import new_study
 from pdml.study.study_summary import describe_study
@@ -109,9 +109,9 @@ def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None
     with pytest.raises(DataError, match="one of the declared levels 'farm', 'office', got 'sea'"):
         BOTH.encode(people((34, "sea")))
     study = replace(STUDY, encoder=BOTH, wording={})
-    table_columns.require_in_range(study, people((34, "farm"), (np.nan, "?")))
+    study.check_ranges(people((34, "farm"), (np.nan, "?")))
     with pytest.raises(DataError, match="got 17 in row 2"):
-        table_columns.require_in_range(study, people((np.nan, "farm"), (17, "farm")))
+        study.check_ranges(people((np.nan, "farm"), (17, "farm")))
 
 
 def test_whole_numbers_have_gaps_too() -> None:

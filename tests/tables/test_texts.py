@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.tables import texts
-from pdml.tables.texts import Texts
+from pdml.tables import cells as text_cells
+from pdml.tables.cells import Texts
 
 CELLS = st.lists(st.one_of(st.sampled_from(["a", "b", " a"]), st.text(max_size=3)), max_size=12)
 
@@ -16,7 +16,7 @@ CELLS = st.lists(st.one_of(st.sampled_from(["a", "b", " a"]), st.text(max_size=3
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """So that few rows are enough to be kept one by one."""
-    monkeypatch.setattr(texts, "_SOON", 5)
+    monkeypatch.setattr(text_cells, "_SOON", 5)
 
 
 @given(st.lists(CELLS, max_size=6))
@@ -28,7 +28,7 @@ def test_rows_and_different_ones_in_their_order(pieces):
     different, place = found.distinct
     assert different == list(dict.fromkeys(cells))
     assert [different[k] for k in place.tolist()] == cells
-    assert texts.distinct(cells)[0] == different
+    assert text_cells.distinct(cells)[0] == different
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=30))

@@ -30,7 +30,7 @@ from pdml.errors import DataError, InvalidInput, NotDelivered, because
 from pdml.files import open_file, open_ours, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
-from pdml.study import Study, messages, table_columns
+from pdml.study import Study, messages
 from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
 from pdml.tables import Table, read_table
 
@@ -413,13 +413,13 @@ def submit_table(
     named = [label_column, *([epsilon_column] if epsilon_column else [])]
     table = read_table(file, [*(attribute.name for attribute in study.attributes), *named])
     if not clamp:
-        table_columns.require_in_range(study, table)
-    labels = table_columns.labels_of(study, table, label_column)
+        study.check_ranges(table)
+    labels = study.read_labels(table, label_column)
     if epsilon_column:
-        epsilons = table_columns.epsilons_of(study, table, epsilon_column)
+        epsilons = study.read_epsilons(table, epsilon_column)
     else:
         chosen = study.default_epsilon if epsilon is None else epsilon
-        epsilons = table_columns.same_epsilon(study, table, chosen)
+        epsilons = study.repeat_epsilon(table, chosen)
     invited = read_tokens(tokens, table.n_rows) if tokens is not None else ()
     reports = outbox or file.with_name(f"{file.name.split('.')[0]}.reports.ndjson")
     receipts, failures = (

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
-from pdml.accounting import LedgerRow
+from pdml.accounting import LedgerRow, ledger_row
 from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import merge_rows, representative_coalition_sizes
 from pdml.encoding.encoder import Encoder
@@ -27,6 +27,7 @@ from pdml.encoding.pipeline import Pipeline, Step
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, read_file, write_private
 from pdml.formats import Format, decode
+from pdml.formatting import notebook
 from pdml.numerics.sums.expected_accuracy import Expectation
 
 FORMAT = Format(name="model", version=1)
@@ -236,9 +237,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from pdml.model.summary import model_html
-
-        return model_html(self)
+        return _model_html(self)
 
     def ledger_rows(self) -> list[LedgerRow]:
         """The ledger of its training: who can learn what.
@@ -406,3 +405,60 @@ def _other_version(raw: bytes, what: str) -> str:
     except msgspec.DecodeError:
         return ""
     return FORMAT.refusal(int(match[1]), what) if match else ""
+
+
+_MOST = 12  # coefficients
+
+
+def _model_html(model: Model) -> str:
+    """What a reader needs to judge a model by, as a part of a page."""
+    title = f"Model of {model.label}" if model.label else "Model"
+    title += f" for {model.local} alone: do not publish it" if model.local else ""
+    sheets = [_facts(model), _weights(model)]
+    try:
+        sheets.append(ledger_row.sheet(model.ledger_rows()))
+    except DataError:  # it has none, which is said below
+        notes = ["The model does not say what its training spent."]
+    else:
+        notes = [f"The ledger counts {model.privacy['counted']}."] if model.privacy else []
+    leaks = model.provenance.get("leaks", [])
+    return notebook.as_html(title, sheets, [*notes, *(f"Leak: {leak}." for leak in leaks)])
+
+
+def _facts(model: Model) -> notebook.Sheet:
+    records = model.provenance.get("records_per_server", [])
+    facts = {
+        "classes": ", ".join(map(str, model.classes)),
+        "features": f"{model.coefficients.shape[1]:,}",
+        "records": f"{sum(records):,} of {len(records)} servers" if records else "",
+        "trained in": _method(model),
+        "noise": str(model.provenance.get("noise_source", "")),
+    }
+    if model.expected is not None:
+        right = model.expected.accuracy
+        facts["accuracy to expect"] = (
+            f"{right.middle:.0%} ({right.low:.0%} to {right.high:.0%}), by what was released"
+        )
+    return notebook.Sheet(columns=("", ""), rows=tuple((k, v) for k, v in facts.items() if v))
+
+
+def _method(model: Model) -> str:
+    if model.plan.get("method") == "sums":
+        return "one exchange of sums"
+    return f"{model.plan['rounds']} rounds" if "rounds" in model.plan else ""
+
+
+def _weights(model: Model) -> notebook.Sheet:
+    """The largest, for features as the encoder makes them."""
+    width = model.coefficients.shape[1]
+    names = model.feature_names or tuple(f"feature {k + 1}" for k in range(width))
+    size = np.abs(model.coefficients).max(axis=0)
+    order = np.argsort(-size, kind="stable")[:_MOST]
+    rows = [(names[k], *(f"{w:.3g}" for w in model.coefficients[:, k])) for k in order.tolist()]
+    rows.append(("(constant)", *(f"{w:.3g}" for w in model.intercepts)))
+    if len(model.classes) == 2:
+        heads: tuple[str, ...] = (f"towards {model.classes[1]}",)
+    else:
+        heads = tuple(map(str, model.classes))
+    caption = f"The {_MOST} largest coefficients of {width:,}" if width > _MOST else "Coefficients"
+    return notebook.Sheet(caption=caption, columns=("feature", *heads), rows=tuple(rows))

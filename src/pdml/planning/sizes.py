@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log1p, sqrt
+from functools import cached_property
+from math import inf, isinf, log1p, sqrt
 from typing import Self
 
 import numpy as np
@@ -13,11 +14,45 @@ from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
 from pdml.accounting.kinds import Adversary
 from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import micro
+from pdml.numerics import coded_rows
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.planning.forecast.attribute_noise import Answer, blocks_of
+from pdml.numerics.coded_rows import Block
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms, answers_of
 from pdml.planning.training_plan import TrainingPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One answer of which devices send what chance has decided (docs/concepts/attributes.md)."""
+
+    block: Block  # Where its code stands in a row, its levels and its scale: fixed by the study
+    # That people are expected to choose, as their menu suggests; ∞: the answer as it is
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        why = "0 would report pure noise"
+        _validate.real(f"epsilon of {self.block.name!r}", self.epsilon, low=1e-6, high=inf, why=why)
+
+    @cached_property
+    def weight(self) -> float:
+        """w, by which a reported level is de-biased."""
+        return (
+            1.0
+            if isinf(self.epsilon)
+            else coded_rows.weight(micro(self.epsilon), self.block.levels)
+        )
+
+    @property
+    def loudest(self) -> float:
+        """w of the menu's smallest ε, for which the scale leaves room."""
+        return self.block.length / self.block.true_length
+
+
+def blocks_of(answers: Sequence[Answer]) -> tuple[Block, ...]:
+    """Their places in a row."""
+    return tuple(answer.block for answer in answers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from pdml.encoding.maps import FeatureMap
 from pdml.encoding.pipeline import Pipeline
 from pdml.errors import DataError, InvalidInput
 from pdml.tables import Table, columns, read_table
-from pdml.tables.roles import Roles
+from pdml.tables.columns import Roles
 
 CLASSES_LEAK = (
     "the set of classes was taken from the label column (--classes declares it), also a class that "

@@ -23,7 +23,7 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.simulation import OnRound, SimulationSettings, Topology, simulate
 from pdml.simulation.table_records import Records, read_labelled, read_records, split_test
 from pdml.tables import Readable, columns, open_table
-from pdml.tables.roles import Roles
+from pdml.tables.columns import Roles
 from pdml.training.result import TrainingResult, measure
 
 SERVERS = 10  # where nobody says how many

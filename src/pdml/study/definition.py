@@ -15,10 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pdml._types import Array, IntArray
 from pdml.accounting import Budget
 from pdml.encoding import device_encoding
-from pdml.encoding.encoder import Attribute, Encoder
-from pdml.errors import InvalidInput, StudyError
+from pdml.encoding.attributes import absent_in
+from pdml.encoding.encoder import Attribute, Encoder, Number
+from pdml.errors import DataError, InvalidInput, StudyError
 from pdml.formats import decode
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, micro
 from pdml.mechanisms.randomness import Stream
@@ -27,12 +29,18 @@ from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.participant_notice import Consent, Notice, Organiser
 from pdml.study.schema import study_file, toml_lines
-from pdml.study.schema.declaration import distinct_texts, key, limited_text, whole_number
 from pdml.study.schema.questions import EPSILONS, MOST_CHOICES, Wording, read_epsilons
 from pdml.study.schema.servers import Edges, Relay, ServerEntry
-from pdml.study.schema.validation import Mistake, ValidationErrors
+from pdml.study.schema.validation import (
+    Mistake,
+    ValidationErrors,
+    distinct_texts,
+    key,
+    limited_text,
+    whole_number,
+)
 from pdml.study.translations import LANGUAGES, MOST_CLASSES, Texts, build_texts, read_language
-from pdml.tables import Table, quote_names
+from pdml.tables import Table, columns, quote_names
 
 MOST_RECORDS = 10**9
 
@@ -350,6 +358,52 @@ class Study:
     def decode(self, features: NDArray[Any]) -> dict[str, float | str | None]:
         """The answers behind features, as they are shown to people; None where there is none."""
         return device_encoding.decode(self.encoder, features)
+
+    # Columns of a table by the study's own words
+
+    def read_labels(self, table: Table, column: str) -> IntArray:
+        """Class indices of a column; errors name rows, never a person's label."""
+        classes = self.classes
+        return columns.positions(table, column, classes, what="the study's classes", private=True)
+
+    def read_epsilons(self, table: Table, column: str) -> Array:
+        """A column of epsilons, all on the menu."""
+        domain = f"epsilons on the study's menu ({self._menu_text})"
+        return columns.epsilons(table, column, allowed=self._on_menu, domain=domain)
+
+    def repeat_epsilon(self, table: Table, epsilon: float) -> Array:
+        """One epsilon of the menu for every row."""
+        if not (epsilon > 0 and self._on_menu(epsilon)):
+            raise InvalidInput(
+                f"epsilon must be on the study's menu ({self._menu_text}), got {epsilon:g}",
+                setting="epsilon",
+            )
+        return np.full(table.n_rows, float(epsilon))
+
+    def check_ranges(self, table: Table) -> None:
+        """Refuse a table with numbers outside the declared ranges, which encoding would clamp."""
+        for attribute in self.attributes:
+            if not isinstance(attribute, Number):
+                continue
+            gaps = absent_in(attribute, table, self.encoder.missing_values)
+            with self.encoder.explaining(attribute):
+                values = table.numeric(attribute.name, absent=gaps)
+            outside = (values < attribute.low) | (values > attribute.high)
+            if outside.any():
+                row = int(np.argmax(outside))
+                raise DataError(
+                    f"column {attribute.name!r} must lie in "
+                    f"[{attribute.low:g}, {attribute.high:g}], got {values[row]:g} in "
+                    f"{table.where(row)}: {int(outside.sum()):,} of {table.n_rows:,} rows do "
+                    "not, and --clamp takes the nearest end"
+                )
+
+    def _on_menu(self, epsilon: float) -> bool:
+        return micro(epsilon) in self.epsilon_micro
+
+    @property
+    def _menu_text(self) -> str:
+        return ", ".join(f"{value:g}" for value in self.menu)
 
 
 def _canonical(document: dict[str, Any]) -> bytes:

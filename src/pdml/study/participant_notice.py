@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from pdml.errors import MissingNotice
 from pdml.study.messages import CONSENT_VERSION
-from pdml.study.schema.declaration import key, limited_text
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import Mistake, ValidationErrors
+from pdml.study.schema.validation import Mistake, ValidationErrors, key, limited_text
 
 if TYPE_CHECKING:
     from pdml.study.definition import Study

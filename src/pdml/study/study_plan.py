@@ -6,13 +6,11 @@ from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
-from pdml.planning.forecast.attribute_noise import Answer
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
 from pdml.planning.search.planner import Progress, propose
-from pdml.planning.sizes import Sizes
+from pdml.planning.sizes import Answer, Sizes
 from pdml.study.definition import Study
-from pdml.study.table_columns import labels_of
 from pdml.tables import Table
 
 
@@ -124,4 +122,4 @@ def _true_rows(study: Study, public: Table, label: str) -> tuple[Matrix, IntArra
     """Rows of answers as they are, with their constant; class indices."""
     encoder = study.encoder
     rows, _ = encoder.encode_rows(encoder.read_answers(public))
-    return rows, labels_of(study, public, label)
+    return rows, study.read_labels(public, label)

@@ -10,17 +10,19 @@ from typing import Any
 
 from pdml.encoding.encoder import Attribute, Category
 from pdml.study.participant_notice import LONGEST, Consent, Notice
-from pdml.study.schema.declaration import (
+from pdml.study.schema.questions import MOST_LEVELS, Wording
+from pdml.study.schema.toml_lines import Path
+from pdml.study.schema.validation import (
+    ABSENT,
     Key,
+    ValidationErrors,
     as_fields,
     declared_keys,
+    format_path,
     key,
     limited_text,
     read_table,
 )
-from pdml.study.schema.questions import MOST_LEVELS, Wording
-from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, ValidationErrors, format_path
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "ar")  # those of the contributor's page
 MOST_CLASSES = 100

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, MissingValueError
-from pdml.tables.cells import MISSING, number, quote, quote_names
-from pdml.tables.texts import Texts, distinct, objects
+from pdml.tables.cells import MISSING, Texts, distinct, number, objects, quote, quote_names
 
 BoolArray = NDArray[np.bool_]
 

@@ -1,24 +1,35 @@
 """Tables as files: .csv, .csv.gz and .parquet, or CSV from a pipe."""
 
+import codecs
+import contextlib
 import csv
 import gzip
 import io
 import os
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NoReturn, Self, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdml._types import Array
 from pdml.errors import DataError, InvalidInput, because, visible
 from pdml.files import atomic_write, open_file
-from pdml.tables.cells import number
-from pdml.tables.csv_text import read_csv
-from pdml.tables.parquet import LEAST_UNPACKED, MOST_UNPACKED, parquet_bytes, read_parquet
-from pdml.tables.table import Table
+from pdml.tables.cells import Texts, number
+from pdml.tables.parquet import (
+    LEAST_UNPACKED,
+    MOST_UNPACKED,
+    arrow_cells,
+    parquet_bytes,
+    read_parquet,
+)
+from pdml.tables.table import Table, kept_columns
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _PART = 1 << 20  # bytes that are looked at together
@@ -125,3 +136,213 @@ def _gather(path: Path, file: BinaryIO | gzip.GzipFile, packed: BinaryIO | None 
                 "name the .csv"
             )
     return content.getvalue()
+
+
+# records per step: cells are looked up while they are still in the processor's cache
+_CHUNK = 500
+
+
+def read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
+    data = _text_bytes(path, content)
+    try:
+        delimiter = _delimiter(path, data)
+        reader = _reader(data, delimiter)
+        names = [cell.strip() for cell in next(reader)]
+        kept = kept_columns(path, names, wanted)
+        cells = {name: Texts() for name in kept}
+        n_rows = 0
+        while chunk := list(islice(reader, _CHUNK)):
+            if set(map(len, chunk)) != {len(names)}:
+                _blame_ragged(path, data, delimiter, len(names))
+            columns = list(zip(*chunk, strict=True))
+            for name, position in kept.items():
+                cells[name].add(columns[position])
+            n_rows += len(chunk)
+    except csv.Error as error:
+        raise DataError(
+            f"{path} must be well-formed CSV, got a mistake on or before line "
+            f"{reader.line_num}: {error}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} must be UTF-8 text, got other bytes{_undecodable(data)}: save it again "
+            "as UTF-8"
+        ) from error
+    if reader.line_num == n_rows + 1:
+        lines = np.arange(2, n_rows + 2)
+    else:  # some cell spans several lines
+        lines = np.fromiter(
+            (line for line, _ in islice(_located(data, delimiter), 1, None)),
+            dtype=np.int64,
+            count=n_rows,
+        )
+    return Table(columns=cells, source=str(path), lines=lines)
+
+
+def _text_bytes(path: Path, data: bytes) -> bytes:
+    data = data.removeprefix(codecs.BOM_UTF8).rstrip(b"\r\n")
+    if not data or data.isspace():
+        raise DataError(f"{path} must begin with a line of column names, got an empty file")
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise DataError(
+            f"{path} must be UTF-8 text, got a NUL byte on line {line}: it is a binary file "
+            "or saved as UTF-16"
+        )
+    return data
+
+
+def _reader(data: bytes, delimiter: str) -> Any:
+    return csv.reader(
+        io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""),
+        delimiter=delimiter,
+        strict=True,
+        skipinitialspace=True,
+    )
+
+
+def _located(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Each record with the line on which it begins."""
+    reader, line = _reader(data, delimiter), 1
+    for record in reader:
+        yield line, record
+        line = reader.line_num + 1
+
+
+def _delimiter(path: Path, data: bytes) -> str:
+    """The comma, unless only the semicolon or only the tab splits the header (and, in doubt, the
+    first records).
+    """
+    fits: dict[str, bool] = {}
+    for delimiter in ",;\t":
+        with contextlib.suppress(csv.Error):
+            first = list(islice(_reader(data, delimiter), 20))
+            if len(first[0]) > 1:
+                fits[delimiter] = all(len(record) == len(first[0]) for record in first)
+    fitting = [delimiter for delimiter in fits if fits[delimiter] or len(fits) == 1]
+    if len(fitting) > 1:
+        raise DataError(
+            f"{path} must have one kind of delimiter, got a header that "
+            f"{' and '.join(map(repr, fitting))} split equally well"
+        )
+    return fitting[0] if fitting else ","
+
+
+def _blame_ragged(path: Path, data: bytes, delimiter: str, width: int) -> NoReturn:
+    line, record = next(
+        (line, record) for line, record in _located(data, delimiter) if len(record) != width
+    )
+    raise DataError(
+        f"line {line} of {path} must have as many cells as the header ({width}), got "
+        f"{len(record) or 'an empty line'}"
+    )
+
+
+def _undecodable(data: bytes) -> str:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f" on line {data.count(bytes([10]), 0, error.start) + 1}"
+    return ""
+
+
+Readable = Any  # a Table, a file's path or a DataFrame of any library
+
+
+def open_table(records: Readable) -> Table:
+    """Records with named columns as a table."""
+    table = as_table(records, source="the DataFrame")
+    if table is None:
+        kind = type(records).__name__
+        raise InvalidInput(
+            f"table must be a Table, the path of a file or a DataFrame, got {kind}: its columns "
+            "have no names",
+            setting="table",
+        )
+    return table
+
+
+def as_table(
+    records: Any, texts: Mapping[str, bool] | None = None, *, source: str = "X"
+) -> Table | None:
+    """Records as a table; None of what has no named columns, such as an array.
+
+    ``texts``: of a DataFrame the columns that are needed, and whether each holds texts; by default
+    all, by their types. ``source``: what errors call it.
+    """
+    if isinstance(records, Table):
+        return records
+    if isinstance(records, (str, os.PathLike)):
+        return read_table(records)
+    frame = Frame.of(records)
+    if frame is None:
+        return None
+    needed = texts or {name: not frame.is_numeric(name) for name in frame.names}
+    columns = {
+        name: frame.texts(name) if text else frame.numbers(name)
+        for name, text in needed.items()
+        if name in frame.cells
+    }
+    return Table(columns=columns or frame.cells, source=source)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A DataFrame, column by column: pandas' series, or what another library's cells are in Python.
+
+    Others come by Arrow where pyarrow is installed, else by their ``to_dict``.
+    """
+
+    cells: Mapping[str, Any]
+    is_pandas: bool
+
+    @classmethod
+    def of(cls, x: Any) -> Self | None:
+        """The columns of a DataFrame; None of anything else."""
+        if hasattr(x, "iloc") and hasattr(x, "dtypes") and getattr(x, "ndim", 0) == 2:
+            names = map(str, x.columns)
+            return cls({name: x.iloc[:, k] for k, name in enumerate(names)}, is_pandas=True)
+        if hasattr(x, "__arrow_c_stream__"):
+            with suppress(ImportError):
+                return cls(arrow_cells(x), is_pandas=False)
+        if hasattr(x, "to_dict") and hasattr(x, "columns"):
+            return cls(x.to_dict(as_series=False), is_pandas=False)
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.cells)
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether a column's type is one of numbers or truth values."""
+        if self.is_pandas:
+            return getattr(self.cells[name].dtype, "kind", "O") in "fiub"
+        kinds = {type(cell) for cell in np.asarray(self.cells[name], dtype=object).tolist()}
+        return kinds <= {int, float, bool, type(None)}
+
+    def kind(self, name: str) -> str:
+        """A column's type as its library calls it."""
+        return str(self.cells[name].dtype) if self.is_pandas else "text"
+
+    def levels(self, name: str) -> tuple[str, ...] | None:
+        """What a column's type declares."""
+        declared = getattr(getattr(self.cells[name], "dtype", None), "categories", None)
+        return None if declared is None else tuple(map(str, declared))
+
+    def numbers(self, name: str) -> Array:
+        """A column as numbers, with NaN in its gaps."""
+        cells = self.cells[name]
+        if self.is_pandas:
+            return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.array(cells, dtype=np.float64)  # None becomes NaN
+
+    def texts(self, name: str) -> NDArray[Any]:
+        """A column as texts, with "" in its gaps."""
+        cells = self.cells[name]
+        if self.is_pandas:
+            gaps = cells.isna().tolist()
+        else:
+            gaps = [cell is None or cell != cell for cell in cells]
+        values = cells.tolist() if hasattr(cells, "tolist") else list(cells)
+        texts = ("" if gap else str(cell) for gap, cell in zip(gaps, values, strict=True))
+        return np.fromiter(texts, dtype=object, count=len(values))

@@ -12,7 +12,7 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.planning.explain.privacy_forecast import PrivacyForecast
+    from pdml.planning.forecast.privacy_forecast import PrivacyForecast
 
 _EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
 _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
@@ -104,7 +104,7 @@ def privacy(
     from dataclasses import replace
 
     from pdml.accounting import Budget
-    from pdml.planning.explain.privacy_forecast import PrivacyForecast
+    from pdml.planning.forecast.privacy_forecast import PrivacyForecast
     from pdml.planning.training_plan import TrainingPlan
 
     planned = PrivacyForecast(plan=TrainingPlan(**settings), **sizes)

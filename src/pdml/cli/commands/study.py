@@ -16,7 +16,7 @@ from pdml.errors import InvalidInput
 if TYPE_CHECKING:
     from pdml.cli import column_options
     from pdml.study import Study
-    from pdml.study.schema.lint import LintMessage
+    from pdml.study.study_summary import LintMessage
 
 
 study = group("Write, check and read the contract of a study.")
@@ -46,7 +46,7 @@ def check(
     Example:
       pdml study check study.toml
     """
-    from pdml.study.schema.lint import examine
+    from pdml.study.study_summary import examine
 
     examination = examine(file, test=test)
     if as_json:
@@ -73,8 +73,7 @@ def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
       pdml study show study.toml
     """
     from pdml.errors import StudyError
-    from pdml.study.schema.lint import examine
-    from pdml.study.study_summary import describe_study
+    from pdml.study.study_summary import describe_study, examine
 
     examination = examine(file)
     if examination.study is None:
@@ -116,12 +115,12 @@ def add_server(
       pdml study add-server study.toml alice.card --revision
     """
     from pdml.node.crypto.signing import Card
-    from pdml.study.schema import toml_edit
+    from pdml.study.schema import template
 
     if url and len(cards) > 1:
         raise InvalidInput("--url is one server's address: give its card alone")
     public_cards = [Card.load(path) for path in cards]
-    study = toml_edit.pin_in_file(
+    study = template.pin_in_file(
         file, [card.entry(url) for card in public_cards], revision=revision
     )
     summary = {"study": study.id, "hash": study.hash, "replaces": study.replaces}
@@ -300,7 +299,7 @@ def _of_table(
     from pdml.errors import UndeclaredColumns
     from pdml.study.schema.template import SERVERS
     from pdml.tables import read_table
-    from pdml.tables.roles import Roles
+    from pdml.tables.columns import Roles
 
     if not label:
         raise InvalidInput("--from-csv needs --label COLUMN: the column that people keep secret")

@@ -30,7 +30,7 @@ from pdml.node.daemon.nats_transport import (
     subscribe_subject,
 )
 from pdml.study import Relay, Study
-from pdml.study.schema import toml_edit
+from pdml.study.schema import template
 from pdml.study.schema.toml_lines import read_text
 
 CONFIG = "relay.conf"
@@ -100,9 +100,9 @@ def set_up(
     if not address and study.relay is None:
         raise InvalidInput(f"{file} names no relay: give --address HOST:PORT")
     address = address or (study.relay.address if study.relay else "")
-    toml_edit.set_relay(text, Relay(address), revision=True, source=source)  # refuses a bad one
+    template.set_relay(text, Relay(address), revision=True, source=source)  # refuses a bad one
     relay = prepare(out, address, certificate=certificate, key=key, clock=clock)
-    new = toml_edit.set_relay(text, relay, revision=revision, source=source)
+    new = template.set_relay(text, relay, revision=revision, source=source)
     study = Study.from_text(new, source)
     path = configure(study, out, listen=listen)
     if new != text:

@@ -18,7 +18,7 @@ from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node.job import training_data
 from pdml.node.job.training_data import TrainingData
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.study import frozen_dataset, table_columns
+from pdml.study import frozen_dataset
 from pdml.tables import Table, quote_names
 
 
@@ -120,11 +120,11 @@ def import_table(
             "give one of --epsilon and --epsilon-column: every label was or will be "
             "randomised with one"
         )
-    classes = table_columns.labels_of(study, table, label)
+    classes = study.read_labels(table, label)
     if epsilon is None:
-        epsilons = table_columns.epsilons_of(study, table, epsilon_column)
+        epsilons = study.read_epsilons(table, epsilon_column)
     else:
-        epsilons = table_columns.same_epsilon(study, table, epsilon)
+        epsilons = study.repeat_epsilon(table, epsilon)
     if study.encoder.sensitive and not randomise:
         raise InvalidInput(
             "a table with answers that the study randomises can be imported with --randomise only: "

@@ -15,11 +15,14 @@ import numpy as np
 from pdml._types import Array, IntArray, Matrix
 from pdml.encoding import scaling
 from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.randomness import Stream
+from pdml.numerics import coded_rows
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX, Loss
 from pdml.numerics.admm.solver import PrimalSolver
-from pdml.planning.forecast.attribute_noise import Answer, blocks_of, encode_levels, reported_moment
-from pdml.planning.sizes import Sizes
+from pdml.numerics.coded_rows import Block
+from pdml.planning.sizes import Answer, Sizes, blocks_of
 
 WIDEST = 300  # columns of a made-up population: wider data are rehearsed as if they had so many
 _TESTED = 800  # records to judge by
@@ -258,3 +261,32 @@ def _indicator_columns(latent: Array, rng: np.random.Generator) -> Array:
 def _chosen(latent: Array, rng: np.random.Generator) -> IntArray:
     """The level of the largest entry; some answers are rarer than others."""
     return np.asarray((latent + rng.normal(size=latent.shape[1])).argmax(axis=1))
+
+
+def encode_levels(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
+    """The columns of a block for people at these levels; with weight 1 their answers as they
+    are."""
+    return np.asarray(scaling.centred(levels, block.levels) * (block.scale * weight))
+
+
+def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
+    """Rows of true answers as devices would report them, each answer by a coin of its own."""
+    rows = np.array(x, dtype=float)
+    for answer in answers:
+        block = answer.block
+        true = rows[:, block.columns].argmax(axis=1)
+        levels = flip_labels(true, np.full(len(x), answer.epsilon), block.levels, stream)
+        rows[:, block.columns] = encode_levels(levels, block, answer.weight)
+    return rows
+
+
+def reported_moment(square: Array, mean: Array, answers: Sequence[Answer]) -> Array:
+    """E[x̂x̂ᵀ] of reported rows, which exceeds that of true ones where a code meets itself: a
+    reported level has the distribution 1/L + (p - 1/L)/w, and its code is w times as long.
+    """
+    moment = square.copy()
+    for answer in answers:
+        block_moment = coded_rows.unbiased(square, mean / answer.weight, 1.0, [answer.block])
+        at = answer.block.columns
+        moment[at, at] = answer.weight**2 * block_moment[at, at]
+    return moment

@@ -22,9 +22,8 @@ from pdml.numerics.interval import Range
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise, fit_moments, fit_sums, normalise_totals
 from pdml.numerics.sums.statistics import Sums
-from pdml.planning.forecast.attribute_noise import blocks_of, randomise_rows
-from pdml.planning.forecast.synthetic import Population
-from pdml.planning.sizes import Sizes
+from pdml.planning.forecast.synthetic import Population, randomise_rows
+from pdml.planning.sizes import Sizes, blocks_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,9 @@ from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.utility import Forecast
-from pdml.planning.forecast.utility_runs import UtilityRuns
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import SearchSpace, compare
+from pdml.planning.search.candidates import SearchSpace, UtilityRuns, compare
 from pdml.planning.search.rounds_search import FIXABLE_SETTINGS, Search
 from pdml.planning.sizes import Row, Sizes, ledger, spent
 from pdml.planning.training_plan import METHODS, TrainingPlan

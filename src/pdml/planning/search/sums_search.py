@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf, isinf, sqrt
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,13 +22,126 @@ from pdml.accounting.profiles import gaussian_mu
 from pdml.mechanisms.integer_gaussian import LARGEST
 from pdml.planning.forecast import utility
 from pdml.planning.forecast.synthetic import Population
-from pdml.planning.search import noise_table
 from pdml.planning.search.calibration import excess, hidden, least
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 
-SHARES = noise_table.SHARES
+DELTA = 1e-6
+FIXED = 1e-4  # the most that rounding may add to what a record moves, as a share of it
+SHARES = (0.2, 0.35, 0.55)  # of the features' budget, in μ², that S may use up
+FEATURES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+LABELS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+# label ε -> for each of FEATURES, for each of SHARES
+_NEEDED = MappingProxyType(
+    {
+        0.5: (
+            (9.04, 9.513, 10.77),
+            (4.271, 4.517, 5.031),
+            (2.61, 2.753, 3.036),
+            (1.64, 1.732, 1.903),
+            (1.02, 1.087, 1.205),
+            (0.6194, 0.6677, 0.7551),
+            (0.3734, 0.4069, 0.4695),
+            (0.2282, 0.2504, 0.2935),
+            (0.1429, 0.1573, 0.1867),
+        ),
+        1.0: (
+            (16.81, 17.26, 19.49),
+            (7.046, 7.352, 8.321),
+            (3.665, 3.905, 4.447),
+            (2.009, 2.16, 2.461),
+            (1.147, 1.239, 1.415),
+            (0.66, 0.7181, 0.8299),
+            (0.3851, 0.4218, 0.4936),
+            (0.2315, 0.2544, 0.3004),
+            (0.1437, 0.1584, 0.1885),
+        ),
+        1.5: (
+            (23.13, 23.68, 26.74),
+            (9.753, 10.02, 11.35),
+            (4.984, 5.204, 5.922),
+            (2.507, 2.701, 3.121),
+            (1.301, 1.424, 1.668),
+            (0.7055, 0.7763, 0.9166),
+            (0.3982, 0.4392, 0.5214),
+            (0.2353, 0.2594, 0.3086),
+            (0.1448, 0.16, 0.1909),
+        ),
+        2.0: (
+            (27.73, 28.39, 32.02),
+            (11.74, 12.02, 13.58),
+            (6.059, 6.249, 7.089),
+            (3.043, 3.218, 3.699),
+            (1.483, 1.63, 1.926),
+            (0.7551, 0.8394, 1.01),
+            (0.4121, 0.4572, 0.5506),
+            (0.2391, 0.2648, 0.3173),
+            (0.146, 0.1615, 0.1936),
+        ),
+        3.0: (
+            (32.94, 33.71, 38.0),
+            (13.98, 14.29, 16.12),
+            (7.286, 7.465, 8.428),
+            (3.763, 3.882, 4.402),
+            (1.858, 1.984, 2.298),
+            (0.8699, 0.9754, 1.183),
+            (0.4409, 0.4959, 0.61),
+            (0.2469, 0.2752, 0.3349),
+            (0.1481, 0.1645, 0.1989),
+        ),
+        4.0: (
+            (35.09, 35.9, 40.47),
+            (14.89, 15.23, 17.17),
+            (7.779, 7.965, 8.981),
+            (4.057, 4.161, 4.706),
+            (2.088, 2.167, 2.472),
+            (0.9922, 1.093, 1.294),
+            (0.4727, 0.5357, 0.6634),
+            (0.2545, 0.2859, 0.3522),
+            (0.1502, 0.1674, 0.2038),
+        ),
+        6.0: (
+            (36.25, 36.99, 41.54),
+            (15.37, 15.7, 17.64),
+            (8.044, 8.207, 9.223),
+            (4.213, 4.302, 4.836),
+            (2.218, 2.272, 2.554),
+            (1.155, 1.201, 1.367),
+            (0.5419, 0.6085, 0.7308),
+            (0.2713, 0.3077, 0.3838),
+            (0.1545, 0.1733, 0.2136),
+        ),
+        8.0: (
+            (36.35, 36.99, 41.54),
+            (15.43, 15.7, 17.64),
+            (8.07, 8.207, 9.223),
+            (4.231, 4.302, 4.836),
+            (2.234, 2.273, 2.554),
+            (1.192, 1.216, 1.367),
+            (0.605, 0.6513, 0.7472),
+            (0.2898, 0.3296, 0.4079),
+            (0.159, 0.1797, 0.2229),
+        ),
+    }
+)
+
+
+def lookup_noise(budget: Budget, spec: ServerSpec, share: float) -> float | None:
+    """σ_Q in units of how far a record moves Q; None where it has to be looked for."""
+    usual = budget.features_delta == DELTA and budget.labels_epsilon == inf and spec.classes == 2
+    if (
+        not usual
+        or not spec.in_clear
+        or share not in SHARES
+        or budget.features_epsilon not in FEATURES
+    ):
+        return None
+    rows = _NEEDED.get(spec.label_epsilon)
+    return rows and rows[FEATURES.index(budget.features_epsilon)][SHARES.index(share)]
+
+
 WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
 
 
@@ -79,8 +193,8 @@ def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> Tr
     def plan(noise: float) -> TrainingPlan:
         return replace(silent, label_noise=noise, square_noise=square)
 
-    table_noise = noise_table.lookup_noise(budget, spec, share)
-    if table_noise is not None and event.fixed_shift <= noise_table.FIXED * event.record_shift:
+    table_noise = lookup_noise(budget, spec, share)
+    if table_noise is not None and event.fixed_shift <= FIXED * event.record_shift:
         return plan(table_noise * event.record_shift)
 
     def over(noise: float) -> float:

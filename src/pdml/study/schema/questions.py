@@ -10,18 +10,21 @@ from pdml.encoding import maps as mapped
 from pdml.encoding.encoder import VERSION, Attribute, Category, Encoder, Menu, Number
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
-from pdml.study.schema.declaration import (
+from pdml.study.schema.toml_lines import Path
+from pdml.study.schema.validation import (
+    ABSENT,
     Key,
+    Lookalikes,
+    ValidationErrors,
     as_fields,
     declared_keys,
+    format_path,
     key,
     limited_text,
     names_of,
     plain,
     read_table,
 )
-from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Lookalikes, ValidationErrors, format_path
 from pdml.tables import MISSING
 
 # below, a label weighs hundreds of times one that is sent as it is; above, nothing is randomised

@@ -13,9 +13,16 @@ from enum import StrEnum
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from pdml.study.schema.declaration import Key, as_fields, declared_keys, key, read_table
 from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ValidationErrors, format_path
+from pdml.study.schema.validation import (
+    Key,
+    ValidationErrors,
+    as_fields,
+    declared_keys,
+    format_path,
+    key,
+    read_table,
+)
 from pdml.tables import quote_names
 
 MOST_SERVERS = 1_000

@@ -17,9 +17,13 @@ from pdml.formats import Format
 from pdml.planning.training_plan import METHODS, SETTINGS, TrainingPlan
 from pdml.study.participant_notice import Consent, Notice, Organiser
 from pdml.study.schema import questions, servers
-from pdml.study.schema.declaration import (
+from pdml.study.schema.toml_lines import Path
+from pdml.study.schema.validation import (
+    ABSENT,
     Key,
+    Mistake,
     Table,
+    ValidationErrors,
     as_fields,
     declared_keys,
     names_of,
@@ -28,8 +32,6 @@ from pdml.study.schema.declaration import (
     whole_number,
     write_fields,
 )
-from pdml.study.schema.toml_lines import Path
-from pdml.study.schema.validation import ABSENT, Mistake, ValidationErrors
 from pdml.study.translations import (
     Question,
     Texts,
