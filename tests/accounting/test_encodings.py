@@ -57,7 +57,7 @@ def true_epsilon(label: float, rest: float, *, keep: float = 1 / (1 + exp(-2.0))
     return high
 
 
-@pytest.mark.parametrize("flips", [(FLIP,), ()], ids=["with the coin", "without"])
+@pytest.mark.parametrize("flips", [(FLIP,), ()], ids=["randomised", "as they are"])
 def test_an_exchange_without_intercept_and_one_with_it(flips):
     """x against -x: the first exchange tells them apart by Q; with a constant as long as x the rows
     are at right angles, and the second tells them apart by S. Both at once."""
@@ -118,15 +118,15 @@ def test_what_follows_one_angle_and_the_rest_cover_every_angle(several):
     common = several[0][2]
     cosines = np.array([common if name else c for _, _, c, name in several])
     events = [exchange(label, square, name) for label, square, _, name in several]
-    coin = release_loss(event_groups.group_events((FLIP, *events))).coin
+    response = release_loss(event_groups.group_events((FLIP, *events))).response
     mu2 = np.array([(e.record_shift / e.label_stddev) ** 2 for e in events])
     tau2 = np.array([(e.square_shift / e.square_stddev) ** 2 for e in events])
     together = float((mu2 * cosines).sum() / mu2.sum())
-    covered = coin.square[0] ** 2 * (1 - together**2) + coin.rest[0] ** 2
+    covered = response.square[0] ** 2 * (1 - together**2) + response.rest[0] ** 2
     moved = float((tau2 * (1 - cosines**2)).sum())
     assert moved <= covered * (1 + 1e-9) + 1e-15
-    assert coin.square[0] ** 2 + coin.rest[0] ** 2 == pytest.approx(tau2.sum(), rel=1e-9)
-    assert coin.label[0] ** 2 == pytest.approx(mu2.sum(), rel=1e-9)
+    assert response.square[0] ** 2 + response.rest[0] ** 2 == pytest.approx(tau2.sum(), rel=1e-9)
+    assert response.label[0] ** 2 == pytest.approx(mu2.sum(), rel=1e-9)
 
 
 def test_equal_plans_cost_the_same_whatever_their_encodings():
@@ -137,7 +137,7 @@ def test_equal_plans_cost_the_same_whatever_their_encodings():
     assert claimed(*alike) == pytest.approx(claimed(exchange(5 / sqrt(3), 9 / sqrt(3))), rel=1e-6)
 
 
-def test_the_factor_of_s_without_a_coin():
+def test_the_factor_of_s_without_randomised_response():
     """The largest of (μ sin φ)² + (τ sin 2φ)², by a scan."""
     event = exchange(4.5, 4.0)
     label, square = event.record_shift / 4.5, event.square_shift / 4.0

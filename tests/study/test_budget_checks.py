@@ -92,14 +92,14 @@ def refused(study: Study, events, jobs: float) -> bool:
     classes = len(study.classes)
     sent = event_groups.group_events(events)
     once = release_loss(sent, classes=classes)
-    coin = {
-        name: getattr(once.coin, name) * sqrt(jobs)
+    response = {
+        name: getattr(once.response, name) * sqrt(jobs)
         for name in ("label", "rest", "square", "rounding")
     }
     many = replace(
         once,
         **{name: often(getattr(once, name), jobs) for name in BOUNDS},
-        coin=replace(often(once.coin, jobs), **coin),
+        response=replace(often(once.response, jobs), **response),
     )
     rows = ("features", "label")
     return not all(

@@ -1,8 +1,9 @@
 """Every bound that holds on what others learn of a label or of a record: the best one counts, and
 its name says why.
 
-All but one are closed forms. The one with the device's coin takes a tenth of a second for each
-kind of person, so that it is asked only where it can help, and of no more people than needed.
+All but one are closed forms. The one with the device's randomised response takes a tenth of a
+second for each kind of person, so that it is asked only where it can help, and of no more people
+than needed.
 """
 
 from dataclasses import replace
@@ -18,9 +19,9 @@ from pdml.accounting.profiles import Profile, Values
 from pdml.accounting.randomized_response import response_profile
 
 ALONE, THETA, ETA, BOTH = "response alone", "theta", "eta", "both noises"
-WHOLE, ONCE, RESPONSE = "every round", "label part once", "coin"
+WHOLE, ONCE, RESPONSE = "every round", "label part once", "randomised response"
 BY_REPORT = "report by report"
-_WORTH = 0.98  # of a closed form's μ: what the coin must leave to be asked for
+_WORTH = 0.98  # of a closed form's μ: what randomised response must leave to be asked for
 _MOST = 16  # people with tables of their own
 
 
@@ -38,8 +39,8 @@ def closed_forms(data: str, spent: ReleaseLoss) -> dict[str, Profile]:
     }
     if not np.any(spent.counted):
         return forms
-    # Counts tell of the true label, beside whatever its reports do. Not to count the coin is a
-    # bound, too (a mixture tells no more than its parts), and exact where there is none.
+    # Counts tell of the true label, beside whatever its reports do. Not to count randomised
+    # response is a bound, too (a mixture tells no more than its parts), exact where there is none.
     beside = {name: profiles.with_gaussian(form, spent.counted) for name, form in forms.items()}
     for name, bound in through.items():
         plain = replace(bound, mu=np.hypot(bound.mu, spent.counted)).profile
@@ -59,16 +60,16 @@ def against_others(data: str, spent: ReleaseLoss, *, worst: bool = False) -> Pro
 def _together(data: str, spent: ReleaseLoss, worst: bool) -> Profile:
     """All releases at once."""
     forms = profiles.better_of(*closed_forms(data, spent).values())
-    helped = _coin_helps(data, spent)
+    helped = _response_helps(data, spent)
     if not helped.any():
         return forms
-    coin = cache(lambda: _response_bound(spent, helped, worst))  # nobody may ever ask
+    response = cache(lambda: _response_bound(spent, helped, worst))  # nobody may ever ask
 
     def delta(epsilon: Values) -> Values:
         shape = np.broadcast_shapes(np.shape(epsilon), helped.shape)
         wanted = np.broadcast_to(epsilon, shape)
         deltas = np.array(forms(wanted))
-        deltas[..., helped] = np.minimum(deltas[..., helped], coin()(wanted[..., helped]))
+        deltas[..., helped] = np.minimum(deltas[..., helped], response()(wanted[..., helped]))
         return deltas
 
     return delta
@@ -80,7 +81,7 @@ def within_limit(data: str, spent: ReleaseLoss, epsilon: float, delta: float) ->
     if not beyond.any():
         return True
     left = profiles.gaussian_profile(_beside_the_label(spent))(epsilon)
-    helps = beyond & _coin_helps(data, spent) & (left <= delta)
+    helps = beyond & _response_helps(data, spent) & (left <= delta)
     if not spent.by_report and (beyond & ~helps).any():
         return False
     if helps.any():
@@ -91,8 +92,8 @@ def within_limit(data: str, spent: ReleaseLoss, epsilon: float, delta: float) ->
 
 
 def winners(data: str, spent: ReleaseLoss, epsilon: Array, deltas: Array) -> list[str]:
-    """Which bound says so, of each kind of person for whom δ(``epsilon``) = ``deltas``; of equal
-    ones the first, and if none of the closed forms does, it was the coin's, or that of several."""
+    """Which bound says so, of each kind of person for whom δ(``epsilon``) = ``deltas``: the first
+    closed form, or else that of randomised response or of several reports."""
     forms = {name: profile(epsilon) for name, profile in closed_forms(data, spent).items()}
     names = np.where(_reported_more(spent), BY_REPORT, RESPONSE).astype(object)
     for name, delta in reversed(forms.items()):
@@ -100,19 +101,19 @@ def winners(data: str, spent: ReleaseLoss, epsilon: Array, deltas: Array) -> lis
     return list(names)
 
 
-def _coin_helps(data: str, spent: ReleaseLoss) -> Values:
-    """For whom the coin can tell less than a closed form: by what it leaves in any case."""
+def _response_helps(data: str, spent: ReleaseLoss) -> Values:
+    """For whom randomised response can tell less than a closed form: by what it leaves at least."""
     if data != Data.FEATURES:
         return np.zeros(np.shape(spent.epsilon), dtype=bool)
     once = np.where(spent.once.flat < 1, spent.once.mu, np.inf)
     with np.errstate(invalid="ignore"):
         helps = _beside_the_label(spent) < _WORTH * np.minimum(spent.whole.mu, once)
-    return np.asarray(helps & (spent.coin.flat < 1) & np.isfinite(spent.coin.label))
+    return np.asarray(helps & (spent.response.flat < 1) & np.isfinite(spent.response.label))
 
 
 def _beside_the_label(spent: ReleaseLoss) -> Values:
-    """μ of what no coin hides: the bound with the coin is never below it."""
-    return np.hypot(spent.coin.rest, spent.coin.square)
+    """μ of what randomised response does not hide: the bound with it is never below this."""
+    return np.hypot(spent.response.rest, spent.response.square)
 
 
 def _reported_more(spent: ReleaseLoss) -> Values:
@@ -162,9 +163,9 @@ def _covering(losses: Array, worst: bool) -> Array:
 
 
 def _response_bound(spent: ReleaseLoss, selection: Values, worst: bool) -> Profile:
-    """The bound with the coin, for those asked."""
-    coin = spent.coin
-    moved = (coin.label, coin.rest, coin.square, coin.rounding, coin.edge, coin.outside)
+    """The bound with randomised response, for the selected."""
+    loss = spent.response
+    moved = (loss.label, loss.rest, loss.square, loss.rounding, loss.edge, loss.outside)
     parameters = _covered(np.array([spent.epsilon, *moved])[:, selection], worst)
     epsilon, label, rest, square, rounding, edge, outside = parameters
     profile = response_profile(epsilon, label, rest, square_mu=square, rounding_mu=rounding)

@@ -20,10 +20,9 @@ class Budget:
     """The most that ``colluding`` other servers together may learn, by default all of them: (ε, δ)
     for features and for labels; ε = ∞ leaves a row free.
 
-    Against the own server nothing is spent round by round: labels, and other answers that went
-    through coins, have the ε of their devices, all else nothing. So these answers need no limit of
-    their own; where every answer went through a coin, features are limited with the coins counted,
-    the label's among them.
+    Against the own server nothing is spent round by round: labels and other randomised answers have
+    the ε of their devices, all else nothing. So these answers need no limit of their own; where
+    every answer was randomised, features are limited with that counted, the label's among them.
 
     Parameters
     ----------

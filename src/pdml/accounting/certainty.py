@@ -61,7 +61,8 @@ def limit_certainty(epsilon: float) -> float:
     2δ: P = e^L/(1 + e^L) with L = ε + ln 2.
 
     With A = {odds > e^L}: P(A)(1 - e^(ε-L)) <= P(A) - e^ε P'(A) <= δ, and 1 - e^(ε-L) = 1/2. A
-    limit says one point of a profile only, and not that all is Gaussian: the device's coin is not.
+    limit says one point of a profile only, and not that all is Gaussian, which randomised response
+    is not.
     """
     return float(expit(epsilon + log(2)))
 

@@ -34,7 +34,7 @@ class EventGroups:
     menu: tuple[float, ...] = ()
     by: str = kinds.DEVICES  # the worst of those who flipped the labels
     counts: tuple[CountsReleased, ...] = ()
-    answers: tuple[AnswerFlipped, ...] = ()  # of the record, each through a coin of its own
+    answers: tuple[AnswerFlipped, ...] = ()  # of the record, each randomised on its own
     in_clear: bool = True  # others came as they are
     by_report: tuple["EventGroups", ...] = ()  # the same, by the report that went into each release
 

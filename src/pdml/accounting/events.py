@@ -30,7 +30,7 @@ class LabelFlipped:
 
     ``by`` says who flipped them (`kinds.RANDOMISED_BY`). The others never saw the true labels,
     so that against them every flip counts; against the own server it counts only if that server
-    never had them either. ``answers`` went through coins of their own; ``in_clear``: the server has
+    never had them either. ``answers`` were randomised each on its own; ``in_clear``: the server has
     others as they are.
     """
 
@@ -116,7 +116,7 @@ class CountsReleased:
     them: a table of counts, each with Gaussian noise (docs/guide/evaluate.md).
 
     ``shift`` bounds how far one record, or its label alone, moves the table in Euclidean norm. No
-    device's coin stands before these labels, and whoever counts them has them.
+    device randomised these labels, and whoever counts them has them.
     """
 
     stddev: float  # of what is added to every count

@@ -42,8 +42,8 @@ def answers_against_server(row: AnswerRow, by: str, epsilon: float) -> str:
     """
     if isinf(epsilon):
         return "the collecting organisation may have had the true answers: no protection"
-    coins, how = len(row.answers) + row.label, kinds.randomiser_reason(by, epsilon, alone=True)
-    return how if coins == 1 else f"{coins} randomised responses added up, each {how}"
+    count, how = len(row.answers) + row.label, kinds.randomiser_reason(by, epsilon, alone=True)
+    return how if count == 1 else f"{count} randomised responses added up, each {how}"
 
 
 def answers_against_others(row: AnswerRow, sent: EventGroups, colluding: int | None) -> str:
@@ -97,9 +97,9 @@ def _of_training(data: str, bound: str, sent: EventGroups, colluding: int | None
             1 if colluding is None else release.hidden_among - colluding for release in sent.sums
         ]
         hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
-        coin = bound == bounds.RESPONSE and not isinf(sent.epsilon) and not sent.released
-        tossed = ", with the device's randomised response" if coin else ""
-        parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
+        randomised = bound == bounds.RESPONSE and not isinf(sent.epsilon) and not sent.released
+        response = ", with the device's randomised response" if randomised else ""
+        parts.append(f"noise on {exchanges(len(sent.sums))}{response}{hidden}")
     if bound == bounds.BY_REPORT:
         parts.append("what each report went into bounded by itself, then added up")
     response = (

@@ -1,8 +1,8 @@
 """The ledger: from events to who can learn what, with numbers (theory, section 3).
 
 Rows are {label, features} x {own server, other servers, own and others together}, and as many for
-each answer that went through a coin of its own; the servers' worst one speaks for all unless a
-server is named.
+each answer that was randomised on its own; the servers' worst one speaks for all unless a server is
+named.
 """
 
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ class Ledger:
 
     @cached_property
     def _rows(self) -> dict[str, randomized_attributes.AnswerRow]:
-        """Of answers that went through coins of their own; features, too, where all did."""
+        """Of answers that were randomised each on its own; features, too, where all were."""
         rows = {row.name: row for row in randomized_attributes.rows(self._sent)}
         whole = randomized_attributes.features(self._sent)
         return rows if whole is None else rows | {Data.FEATURES: whole}

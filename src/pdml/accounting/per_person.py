@@ -137,10 +137,10 @@ def _lines(
             profile = whole.profile(sent, spent, whole.answers_epsilon(chosen))
         arrays += _against_others(profile, delta)
     for row in rows:
-        coins = row.answers_epsilon(chosen) + np.zeros_like(spent.epsilon)
-        epsilon = coins + (spent.epsilon if row.label else 0.0)
+        answers = row.answers_epsilon(chosen) + np.zeros_like(spent.epsilon)
+        epsilon = answers + (spent.epsilon if row.label else 0.0)
         arrays.append(np.where(np.isinf(row.server_epsilon(sent)), inf, epsilon))
-        arrays += _against_others(row.profile(sent, spent, coins), delta)
+        arrays += _against_others(row.profile(sent, spent, answers), delta)
     return np.array(arrays)
 
 

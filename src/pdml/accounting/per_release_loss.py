@@ -28,7 +28,7 @@ _Quadratic = tuple[Array, Array, Array]  # Σ x², Σ xy, Σ y²
 class ResponseLoss:
     """What `randomized_response.response_profile` needs of one record, each the μ of one Gaussian,
     and what truncation adds; with a δ of 1 where the label's part is not hidden by Gaussian noise
-    once and for all, or went through more than one coin."""
+    once and for all, or was randomised more than once."""
 
     label: Values
     rest: Values
@@ -47,13 +47,13 @@ class ReleaseLoss:
 
     epsilon: Values  # of all reports of the label; infinite if it was never flipped
     classes: Values  # K of its randomised response; 2 stands for any other that is as private
-    counted: Values  # μ of counts with the true label, which no coin hides; in no bound of a label
+    counted: Values  # μ of counts with the true label, not randomised; in no bound of a label
     theta: Bound  # of one label, through iterate noise
     eta: Bound  # through objective noise
     both: Bound  # through both together
     whole: Bound  # of one record, in every round
     once: Bound  # its label's part through objective noise, as far as that is better
-    coin: ResponseLoss  # its label's part through noise once, and the device's coin before
+    response: ResponseLoss  # its label's part through randomised response, then noise once
     # the same releases, by the report of the label that went into them: what they tell composes
     by_report: tuple["ReleaseLoss", ...] = ()
 
@@ -102,7 +102,7 @@ def release_loss(
         both=with_sums(_split(sent.noised, loud, label), q_label),
         whole=gaussian(whole + q_record + square + counts),
         once=with_sums(_split(sent.noised, loud, record, spread), q_record + square + counts),
-        coin=_response_loss(
+        response=_response_loss(
             sent, loud, record[2] + counts, [m.at(indicator) for m in sums], classes
         ),
         by_report=tuple(
@@ -269,7 +269,7 @@ def _split(
 def _response_loss(
     sent: EventGroups, loud: Array, rest: Array, sums: Sequence["_Moved"], classes: int
 ) -> ResponseLoss:
-    """All trainings and exchanges together: they share one coin, and the squares of each μ add."""
+    """All trainings and exchanges share one response, and the squares of each μ add."""
     hidden = is_gaussian(sent.noised) or not sent.released
     unprotected = classes > 2 or len(sent.flips) > 1 or not hidden
     eta = objective_parts(sent.noised, loud)
@@ -322,8 +322,8 @@ def _counts(events: Sequence[CountsReleased]) -> Array:
 
 @dataclass(frozen=True)
 class _Moved:
-    """μ² of what one release moves through the coin: Q, or q through η, and S; without rounding,
-    and of that alone. ``whole``: of a label in Q, of a record in Q and in S, with rounding."""
+    """μ² of what one release moves with a randomised label: Q, or q through η, and S; without
+    rounding, and of that alone. ``whole``: of a label in Q, of a record in Q and in S, rounded."""
 
     encoding: str
     label: Array

@@ -1,10 +1,10 @@
-"""What can be learnt of answers that went through coins of their own (docs/concepts/attributes.md).
+"""What can be learnt of randomised answers (docs/concepts/attributes.md).
 
-A device reports a level that chance has decided, once for all trainings: against whoever receives
-the report that is ε, pure, and no training weakens it. Against other servers the report is hidden a
-second time, as a part of its record: randomised response followed by whatever hides the record.
-Coins are independent, so that all answers together are as private as the sum of their ε, and
-everything that holds for one coin holds for any pure mechanism with that sum.
+A device reports a randomised level, once for all trainings: against whoever receives the report
+that is ε, pure, and no training weakens it. Against other servers the report is hidden a second
+time, as a part of its record: randomised response followed by whatever hides the record. Answers
+are randomised independently, so that all together are as private as the sum of their ε, and what
+holds for one randomised response holds for any pure mechanism with that sum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,14 @@ def names(questions: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One row of a ledger: which coins stand before it, and whether the label is a part of it."""
+    """One row of a ledger: which randomised answers it is about, and whether also the label."""
 
     name: str
     answers: tuple[AnswerFlipped, ...]
     label: bool = False
 
     def epsilon(self, sent: EventGroups) -> float:
-        """Of all its coins, at one server."""
+        """Of all its randomised responses, at one server."""
         return sum(answer.epsilon for answer in self.answers) + (
             sent.epsilon if self.label else 0.0
         )
@@ -63,8 +63,8 @@ class AnswerRow:
         return replace(self, answers=tuple(answers))
 
     def server_epsilon(self, sent: EventGroups) -> float:
-        """Against whoever receives the report: coins hide nothing from who tossed them, nor from
-        who evaluated a model with the true answers.
+        """Against whoever receives the report: nothing is hidden from who randomised the answers,
+        nor from who evaluated a model with the true ones.
         """
         exposed = kinds.server_may_know_labels(sent.by) or bool(sent.counts)
         return inf if exposed else self.epsilon(sent)
@@ -76,7 +76,7 @@ class AnswerRow:
         largest, and only whoever is worst off matters.
         """
         record = bounds.against_others(Data.FEATURES, spent, worst=chosen is None)
-        if sent.counts:  # they tell of true answers, which no coin hides
+        if sent.counts:  # they tell of true answers, not of randomised ones
             return record
         total = sum(answer.epsilon for answer in self.answers) if chosen is None else chosen
         if self.label:
@@ -86,13 +86,13 @@ class AnswerRow:
 
     def closed(self, sent: EventGroups, spent: ReleaseLoss, total: Values) -> Profile:
         """The same of a row with the label, by closed forms, after each round where ``spent`` has
-        them: behind all coins no bound holds that has counted the label's already.
+        them: no bound holds here that has counted the label's randomised response already.
         """
         record = profiles.better_of(*bounds.closed_forms(Data.FEATURES, spent).values())
         if sent.counts:
             return record
-        coins = np.asarray(spent.epsilon) + total
-        return profiles.better_of(record, profiles.joint_profile(coins, record))
+        pure = np.asarray(spent.epsilon) + total
+        return profiles.better_of(record, profiles.joint_profile(pure, record))
 
 
 def rows(sent: Sequence[EventGroups]) -> tuple[AnswerRow, ...]:
@@ -108,7 +108,7 @@ def features(sent: Sequence[EventGroups]) -> AnswerRow | None:
     """The row of features, where no server has any of them as they are; None elsewhere.
 
     The row is about replacing a record (docs/concepts/attributes.md). That replaces its label, too,
-    whose coin therefore adds to those of the answers.
+    whose ε therefore adds to those of the answers.
     """
     if not sent or any(groups.in_clear for groups in sent):
         return None
@@ -153,7 +153,7 @@ def within_limit(
     data: str, sent: Sequence[EventGroups], spent: ReleaseLoss, epsilon: float, delta: float
 ) -> bool:
     """Whether δ(ε) of everybody's label or features is at most ``delta``: by what hides the record,
-    or by that and coins where every answer went through one.
+    or by that and randomised response where every answer went through one.
     """
     if bounds.within_limit(data, spent, epsilon, delta):
         return True

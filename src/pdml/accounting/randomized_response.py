@@ -1,4 +1,4 @@
-"""What a record tells the other servers when its label went through the device's coin.
+"""What a record tells the other servers when the device randomised its label.
 
 Others see neither the features x nor the reported label. With v = y·x, scaled to |v| <= 1, what
 reaches them is A_v x N(0, 1), and A_v' x N(ρ, 1) for a neighbour, where
@@ -6,13 +6,13 @@ reaches them is A_v x N(0, 1), and A_v' x N(ρ, 1) for a neighbour, where
     A_v = k N(μv/2, I) + (1 - k) N(-μv/2, I),    k = e^ε/(1 + e^ε),
 
 μ is how far a reported label moves in units of noise, and ρ how far everything moves that does not
-depend on the coin. A worst pair has full length (privacy.md, section 13, has every proof), so
+depend on the response. A worst pair has full length (privacy.md, section 13, has every proof), so
 that only half the angle between v and v', φ, is left. In the directions of v + v' and v - v' it is
 
-    C·m + N(0, 1)  and  ±C·d + N(0, 1),    m = μ/2 cos φ,  d = μ/2 sin φ,  C the coin's sign,
+    C·m + N(0, 1)  and  ±C·d + N(0, 1),    m = μ/2 cos φ,  d = μ/2 sin φ,  C = 1 or -1, with k,
 
-with + for one record and - for the other. The first direction tells of the coin alone and leaves
-one with log-odds λ = ε + 2m·x; the second is then the joint profile of that coin and a Gaussian 2d.
+with + for one record and - for the other. The first direction tells of C alone and leaves a binary
+response with log-odds λ = ε + 2m·x; the second is then the joint profile of that and a Gaussian 2d.
 All grows with m, d, ρ and ε, so that an arc of angles is covered by its largest m and largest d.
 The means over x and over the Gaussian ρ are bounded by sums: a divergence is sublinear in the
 masses of its two arguments, and between two nodes it lies below its chord.
@@ -32,7 +32,7 @@ _ARCS = 128  # of the quarter circle of φ: μ grows by at most π/4 of a 128th
 _LEVELS = 128  # of ε' in a table
 _NODES = 64  # for x
 _REACH = 8.0  # deviations of noise with nodes; what lies farther out counts as told
-_FAR, _SURE = 20.0, 30.0  # beyond this μ, or this ε, the coin is not counted
+_FAR, _SURE = 20.0, 30.0  # beyond this μ, or this ε, the response is not counted
 _ENDLESS = 1e150  # beyond this a square may not be a number
 _PARTS = 16  # of the arcs, so that what is computed stays in the processor's cache
 _LEAST = 1e-3  # a label moves by no less, so that no difference loses all its digits
@@ -47,12 +47,12 @@ def response_profile(
     square_mu: Values = 0.0,
     rounding_mu: Values = 0.0,
 ) -> Profile:
-    """δ(ε') of a record against others, the device's coin counted: certified over all pairs.
+    """δ(ε') of a record against others, its randomised response counted: certified over all pairs.
 
     Guarantees
     ----------
     - Never below the largest divergence over all pairs of records, in both orders.
-    - Never above the profile of the same releases without a coin.
+    - Never above the profile of the same releases without randomised response.
     - Arguments are rounded up by less than 0.1%, so that tables are found again. For δ from 10⁻¹²
       to 10⁻³ ε' is within 3% of the smallest possible (without ``rounding_mu``).
     """
@@ -72,7 +72,7 @@ def response_profile(
     for flip, *moved in zip(*(array.ravel().tolist() for array in arrays), strict=True):
         counted = _rounding_counted(*moved)
         table = _table(_rounded_up(flip), *map(_rounded_up, counted))
-        tables.append((_without_coin(*counted), *table))
+        tables.append((_without_response(*counted), *table))
     owner = np.arange(len(tables)).reshape(arrays[0].shape)
 
     def delta(target: Values) -> Values:
@@ -94,10 +94,10 @@ def _table(
 ) -> tuple[Array, Array]:
     """Some ε', and a bound on δ at each."""
     label_mu = max(_LEAST, label_mu)
-    plain = _without_coin(label_mu, rest_mu, square_mu)
+    plain = _without_response(label_mu, rest_mu, square_mu)
     if not plain <= _FAR or epsilon > _SURE:
         return np.zeros(1), np.ones(1)
-    # the next of four in an octave, so that many rests share what the coin alone tells
+    # the next of four in an octave, so that many rests share what the response alone tells
     levels, alone = _arcs(epsilon, label_mu, 2 ** (ceil(4 * log2(plain)) / 4))
     # the largest sin 2φ of each arc, the same number on both sides of the middle
     arc = np.arange(_ARCS)
@@ -109,13 +109,13 @@ def _table(
 
 @lru_cache(maxsize=64)
 def _arcs(epsilon: float, label_mu: float, largest: float) -> tuple[Array, Array]:
-    """Levels of ε' for a μ of up to ``largest`` without the coin, and δ of each arc at each."""
-    # most that matter are small against what a Gaussian without the coin would need
+    """Levels of ε' for a μ of up to ``largest`` without the response, and δ of each arc at each."""
+    # most that matter are small against what a Gaussian without it would need
     levels = (largest * largest / 2 + _REACH * largest) * np.linspace(0, 1, _LEVELS) ** 1.5
     edges = pi / 2 * np.arange(_ARCS + 1) / _ARCS
     sides, shifts = label_mu / 2 * np.cos(edges[:-1, None]), label_mu / 2 * np.sin(edges[1:])
     parts = zip(np.split(sides, _PARTS), np.split(shifts, _PARTS), strict=True)
-    return levels, np.concatenate([_through_coin(epsilon, m, d, levels) for m, d in parts])
+    return levels, np.concatenate([_with_response(epsilon, m, d, levels) for m, d in parts])
 
 
 def _rounding_counted(
@@ -131,7 +131,7 @@ def _rounding_counted(
     return hypot(longer * label_mu, added), hypot(longer * rest_mu, added), longer * square_mu
 
 
-def _without_coin(label_mu: float, rest_mu: float, square_mu: float) -> float:
+def _without_response(label_mu: float, rest_mu: float, square_mu: float) -> float:
     """The largest over φ of the root of (label sin φ)² + rest² + (square sin 2φ)²."""
     if max(label_mu, rest_mu, square_mu) > _ENDLESS:
         return inf
@@ -140,16 +140,16 @@ def _without_coin(label_mu: float, rest_mu: float, square_mu: float) -> float:
     return hypot(rest_mu, sqrt(worst * (label + square * (1 - worst))))
 
 
-def _through_coin(epsilon: float, sides: Array, shifts: Array, levels: Array) -> Array:
+def _with_response(epsilon: float, sides: Array, shifts: Array, levels: Array) -> Array:
     """A bound on δ for each pair (m, d) at every level, if nothing else were released."""
     odds = -epsilon - 2 * sides * np.linspace(1, -1, _NODES) * (_REACH + sides)
     mass = _spread(-epsilon, 2 * sides, odds).sum(axis=0) / (1 + exp(-epsilon))
     certainty = np.full_like(sides, inf)
-    coins = np.concatenate([certainty, np.abs(odds), certainty], axis=-1)[..., None]
-    divergence = np.zeros((*coins.shape[:-1], len(levels)))
-    inside = coins > levels
+    log_odds = np.concatenate([certainty, np.abs(odds), certainty], axis=-1)[..., None]
+    divergence = np.zeros((*log_odds.shape[:-1], len(levels)))
+    inside = log_odds > levels
     pair, node, level = np.nonzero(inside)
-    noisy = joint_profile(coins[pair, node, 0], gaussian_profile(2 * shifts[pair]))
+    noisy = joint_profile(log_odds[pair, node, 0], gaussian_profile(2 * shifts[pair]))
     divergence[inside] = noisy(levels[level])
     return np.asarray((mass[:, None, :] @ divergence)[:, 0])
 

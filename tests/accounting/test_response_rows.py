@@ -1,5 +1,5 @@
-"""The features line with the device's coin: real records through the real sums, coin and noise, as
-one mixture of Gaussians, never tell more than the ledger says.
+"""The features line with the device's randomised response: real records through the real sums,
+response and noise, as one mixture of Gaussians, never tell more than the ledger says.
 """
 
 from dataclasses import replace
@@ -61,8 +61,8 @@ def divergence(first, second, weights, target: float) -> tuple[float, float]:
 
 def worst(epsilon: float, event: SumsReleased, target: float, **slips) -> float:
     """Of pairs of records at all angles, what the noisy sums tell of which one it is."""
-    coin, noise = slips.get("coin", epsilon), slips.get("noise", 1.0)
-    keep = 1 / (1 + exp(-coin))
+    response, noise = slips.get("response", epsilon), slips.get("noise", 1.0)
+    keep = 1 / (1 + exp(-response))
     quiet = replace(
         event, label_stddev=noise * event.label_stddev, square_stddev=noise * event.square_stddev
     )
@@ -79,8 +79,8 @@ def worst(epsilon: float, event: SumsReleased, target: float, **slips) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.4, 1.0, 2.0])
 def test_no_pair_of_real_records_tells_more_than_the_line(epsilon):
-    """Four standard errors: a false alarm in 10⁴ for each of ten angles. Half the noise, and a coin
-    of twice the ε, are seen."""
+    """Four standard errors: a false alarm in 10⁴ for each of ten angles. Half the noise, and a
+    response of twice the ε, are seen."""
     place = replace(PLACE, epsilons=(epsilon,))
     plan = TrainingPlan(method="sums", label_noise=0.4, square_noise=0.8)
     (event,) = plan.events(place)
@@ -88,22 +88,22 @@ def test_no_pair_of_real_records_tells_more_than_the_line(epsilon):
     target = profiles.epsilon_at(profile, SEEN)
     assert worst(epsilon, event, target) <= SEEN
     assert worst(epsilon, event, target, noise=0.5) > SEEN
-    assert worst(epsilon, event, target, coin=2 * epsilon) > SEEN
+    assert worst(epsilon, event, target, response=2 * epsilon) > SEEN
     closed = profiles.gaussian_profile(
         hypot(event.record_shift / event.label_stddev, event.square_shift / event.square_stddev)
     )
     assert target < 0.95 * profiles.epsilon_at(closed, SEEN)
 
 
-def test_a_second_exchange_is_the_same_coin():
-    """Two exchanges with one coin tell more than two with a coin each would: the ledger counts what
-    is true."""
+def test_a_second_exchange_shows_the_same_response():
+    """Two exchanges of one response tell more than two of a response each would: the ledger counts
+    what is true."""
     epsilon, plan = 1.0, TrainingPlan(method="sums", label_noise=0.5, square_noise=5.0)
     (event,) = plan.events(PLACE)
     book = Ledger(((PLACE.flip(), event, event),))
     target = profiles.epsilon_at(book.profile("features", "other servers", 0), SEEN)
     keep = 1 / (1 + exp(-epsilon))
-    told = {"one coin": [], "a coin each": []}
+    told = {"one response": [], "a response each": []}
     for angle in np.linspace(0.4, 1, 4) * np.pi:
         pairs = [
             np.array([centre(x, said, epsilon, event) for said in (1, 0)])
@@ -115,17 +115,17 @@ def test_a_second_exchange_is_the_same_coin():
         ]
         chances = np.array([keep, 1 - keep])
         for name, both, weights in (
-            ("one coin", same, chances),
-            ("a coin each", fresh, np.outer(chances, chances).ravel()),
+            ("one response", same, chances),
+            ("a response each", fresh, np.outer(chances, chances).ravel()),
         ):
             found, error = divergence(*both, weights, target)
             told[name].append((found - 4 * error, found + 4 * error))
-    assert max(low for low, _ in told["one coin"]) <= SEEN
-    assert max(low for low, _ in told["one coin"]) > 0.8 * SEEN
-    assert max(high for _, high in told["a coin each"]) < 0.8 * SEEN
+    assert max(low for low, _ in told["one response"]) <= SEEN
+    assert max(low for low, _ in told["one response"]) > 0.8 * SEEN
+    assert max(high for _, high in told["a response each"]) < 0.8 * SEEN
 
 
-def test_what_the_coin_is_asked_with():
+def test_arguments_of_the_response_profile():
     """The line is that of the plan's own sizes: Q moves by 2cB/κ, S by √2·B²/κ²."""
     plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
     for k, place in ((None, PLACE), (1, PLACE), (3, replace(PLACE, epsilons=(0.5,)))):
@@ -148,7 +148,7 @@ ROUNDS = TrainingPlan(rounds=12, objective_bound=1.2, noise_scale=1.0)
 PEOPLE = replace(PLACE, records=400, width=6)
 
 
-def test_rounds_ask_the_coin_for_the_label_part_once():
+def test_rounds_count_the_label_part_once():
     """q moves by κB/m, hidden by η; what remains is g and the solver, hidden by θ in every round;
     truncation keeps its term, twice."""
     flip, noised, *sent = PEOPLE.flip(), *ROUNDS.events(PEOPLE)
@@ -199,9 +199,9 @@ def test_given_the_noisy_vector_a_real_server_moves_by_no_more_than_the_rest(tol
     assert 0.1 * rest < largest <= rest * (1 + 1e-9)
 
 
-def test_where_the_coin_counts_for_nothing():
-    """Several reports have several coins, more classes other coins, uniform noise and none hide no
-    label's part: there a record counts in every round, or once without a coin."""
+def test_where_randomised_response_counts_for_nothing():
+    """Several reports are randomised several times, more classes otherwise, uniform noise and none
+    hide no label's part: there a record counts in every round, or once without the response."""
     flip, noised, *sent = PEOPLE.flip(), *ROUNDS.events(PEOPLE)
     (exchange,) = TrainingPlan(method="sums").events(PEOPLE)
     twice = (flip, LabelFlipped(epsilon=0.5))
@@ -214,12 +214,13 @@ def test_where_the_coin_counts_for_nothing():
     }
     for name, (events, classes) in cases.items():
         line = Ledger((events,), classes=classes).row("features", "other servers")
-        assert "coin" not in line.reason, name
+        assert "the device's randomised response" not in line.reason, name
         bare = tuple(e for e in events if not isinstance(e, LabelFlipped))
         alone = Ledger((bare,), classes=classes).row("features", "other servers")
         assert line.epsilon >= alone.epsilon * (1 - 1e-9), name
     true = (replace(flip, epsilon=inf, epsilons=()), exchange)
-    assert "coin" not in Ledger((true,)).row("features", "other servers").reason
+    reason = Ledger((true,)).row("features", "other servers").reason
+    assert "the device's randomised response" not in reason
 
 
 def test_many_people_share_tables_that_cover_them():
