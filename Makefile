@@ -16,7 +16,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-deep test-fast test-pythons coverage package sbom
+.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-deep test-fast test-pythons coverage package sbom simulate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,12 @@ coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting an
 	COVERAGE_FILE="$$scratch/data" $(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
 		--cov=pdml.numerics --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \
 	$(BIN)/python tests/uncovered.py "$$scratch/report.json"
+
+# Seeds of schedules; a failing one is shrunk and kept in tests/simulation/corpus/.
+SEEDS ?= 1000
+
+simulate: $(READY) ## drive consortia in one thread through faults drawn from seeds, SEEDS=1000 of them
+	$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) --keep
 
 test-pythons: ## the fast tests on every Python from 3.11 on that is found (needs the package index the first time)
 	@set -e; seen=; for candidate in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES) $(wildcard $(HOME)/.pyenv/versions/*/bin/python)); do \

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
+from clocks import SimulatedClock
 from consortium import Consortium
-from simulated import SimulatedClock
 
 from pdml.errors import PeerError
 from pdml.node.job.activity import drive

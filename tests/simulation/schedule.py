@@ -1,0 +1,384 @@
+"""Schedules: operations drawn from a seed, their execution, and the shortest that still fails."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from invariants import Observer
+from network import Weather
+from scenes import NAMES, NOISE, PLANS, folder_of_runs, scene
+from world import Machine, Violation, World, simulated_world
+
+from pdml.errors import PDMLError
+from pdml.node.operator import offers
+from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState
+from pdml.node.storage.journal import JobState
+from pdml.node.storage.node_dir import NodeDirectory
+
+START_TIMEOUT, ROUND_TIMEOUT = 6.0, 6.0
+LONGEST = 200.0  # simulated seconds in which everything must have ended once nothing fails
+JUMPS = (1.0, 60.0, 3600.0, 86400.0, 30 * 86400.0, 365 * 86400.0)  # seconds
+
+Operation = tuple[Any, ...]
+"""Seconds to wait before it, its name, and its arguments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Everything that a run depends on."""
+
+    seed: int
+    method: str = "rounds"
+    tight: bool = False
+    fresh_noise: bool = False
+    asking: tuple[str, ...] = ()  # members whose operators are asked about every offer
+    operations: tuple[Operation, ...] = ()
+
+    def to_json(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps(fields, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> "Schedule":
+        fields = json.loads(path.read_text())
+        fields.pop("why", None)
+        fields["operations"] = tuple(tuple(operation) for operation in fields["operations"])
+        fields["asking"] = tuple(fields["asking"])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a schedule."""
+
+    history: str
+    violation: Violation | None
+    states: frozenset[int]
+    faults: Counter[str]
+    jobs: Counter[str]  # by state, at all members
+    seconds: float  # simulated
+    trace: tuple[str, ...] = ()
+
+
+def draw(seed: int) -> Schedule:
+    """The schedule of a seed."""
+    random = Random(f"schedule {seed}")
+    operations: list[Operation] = []
+    jobs = 0
+    for _ in range(random.choice((3, 5, 8, 12))):
+        gap = round(random.choice((0.0, 0.1 * random.random(), random.random() ** 2 * 8)), 4)
+        who = random.choice(NAMES)
+        other = random.choice([name for name in NAMES if name != who])
+        if not jobs or random.random() < 0.3:
+            is_old = jobs and random.random() < 0.5
+            jobs += not is_old
+            job = random.randint(1, jobs) if is_old else jobs
+            operations.append((gap, "offer", who, job, bool(is_old)))
+            continue
+        kind = random.choices(list(_KINDS), [chance for chance, _ in _KINDS.values()])[0]
+        arguments = _KINDS[kind][1](random, who, other)
+        operations.append((gap, kind, *arguments))
+    asking = tuple(name for name in NAMES if random.random() < 0.1)
+    return Schedule(
+        seed=seed,
+        method=random.choice(list(PLANS)),
+        tight=random.random() < 0.25,
+        fresh_noise=random.random() < 0.5,
+        asking=asking,
+        operations=tuple(operations),
+    )
+
+
+def _chance(random: Random) -> float:
+    return random.choice((0.0, 0.0, 0.05, 0.3))
+
+
+def _weather(random: Random, who: str, other: str) -> tuple[float, ...]:
+    return tuple(_chance(random) for _ in range(3))
+
+
+_KINDS: dict[str, tuple[float, Callable[[Random, str, str], tuple]]] = {
+    "kill": (3, lambda random, who, other: (who,)),
+    "cut": (2, lambda random, who, other: (who,)),
+    "cut_after": (4, lambda random, who, other: (who, random.randrange(60))),
+    "leave": (1.5, lambda random, who, other: (who,)),
+    "start": (3, lambda random, who, other: (who,)),
+    "hang": (1, lambda random, who, other: (who, round(random.random() * 10, 3))),
+    "jump": (1, lambda random, who, other: (who, random.choice((-1, 1)) * random.choice(JUMPS))),
+    "stop": (0.7, lambda random, who, other: (who,)),
+    "accept": (1, lambda random, who, other: (who,)),
+    "refuse": (0.3, lambda random, who, other: (who,)),
+    "weather": (2, _weather),
+    "part": (1, lambda random, who, other: (who, other)),
+    "isolate": (1, lambda random, who, other: (who,)),
+    "heal": (1.5, lambda random, who, other: ()),
+}
+
+
+class Run:
+    """One schedule in one world."""
+
+    def __init__(self, schedule: Schedule, world: World, observer: Observer) -> None:
+        self.schedule, self.world, self.observer = schedule, world, observer
+        self.scene = observer.scene
+        self.faults: Counter[str] = Counter()
+        self.offers = 0
+
+    def execute(self) -> None:
+        for machine in self.world.machines.values():
+            machine.start()
+        self._run(0.5)
+        for gap, name, *arguments in self.schedule.operations:
+            self._run(gap)
+            self.world.note("operation", name, *arguments)
+            getattr(self, name)(*arguments)
+            self._check()
+        self._run(0.5)
+        self._settle()
+        self._finale()
+        self.observer.finish()
+        self._check()
+
+    def _check(self) -> None:
+        if self.observer.violation is not None:
+            raise self.observer.violation
+
+    def _run(self, seconds: float, ended: Callable[[], bool] = lambda: False) -> bool:
+        observer = self.observer
+        done = self.world.run_until(
+            self.world.time + seconds, lambda: observer.violation is not None or ended()
+        )
+        self._check()
+        return done
+
+    def _settle(self) -> None:
+        """Nothing fails any more: everything ends."""
+        self.heal()
+        for machine in self.world.machines.values():
+            machine.disk.cut_after = None
+            machine.hung_until = 0.0
+            machine.start()
+        limit = self.world.time + LONGEST
+        while self.world.time < limit:
+            if self._is_quiet():
+                return
+            for machine in self.world.machines.values():
+                machine.start()  # whoever was about to end
+                self.accept(machine.name)
+            self._run(0.5)
+        where = {machine.name: self._open(machine) for machine in self.world.machines.values()}
+        raise Violation("every job ends", f"after {LONGEST:g} s without a fault: {where}")
+
+    def _is_quiet(self) -> bool:
+        machines = self.world.machines.values()
+        return all(
+            machine.is_up and not machine.is_leaving and not self._open(machine)
+            for machine in machines
+        )
+
+    def _open(self, machine: Machine) -> list[str]:
+        if not machine.is_up:
+            return ["down"]
+        daemon = machine.daemon
+        commands = daemon.control_db._db.row("SELECT count(*) FROM commands")[0]
+        attempts = daemon.control_db.attempts()
+        states = [f"{one.job} {one.state}" for one in attempts if one.state not in ENDED]
+        work = daemon.admission.work
+        return states + ["work"] * (work is not None) + ["command"] * commands
+
+    def _finale(self) -> None:
+        """What was left unfinished can be resumed, and else a new job be done."""
+        daemons = [machine.daemon for machine in self.world.machines.values()]
+        unfinished = {
+            job.job
+            for daemon in daemons
+            for job in daemon.committed.jobs()
+            if job.state != JobState.FINISHED
+        }
+        if unfinished:
+            job = sorted(unfinished)[-1]
+            attempt = self._offer("alice", job, resume=True)
+        else:
+            attempt = self._offer("bob", "last", resume=False)
+        self._run(0.5)
+        limit = self.world.time + LONGEST
+        while self.world.time < limit and not self._is_quiet():
+            for machine in self.world.machines.values():
+                self.accept(machine.name)
+            self._run(0.5)
+        by = "alice" if unfinished else "bob"
+        known = self.world.machines[by].daemon.control_db.attempt(attempt)
+        done = known is not None and known.state == OfferState.DONE
+        sentence = "" if known is None else known.sentence
+        if not done and not (self.schedule.tight and "budget" in sentence):
+            raise Violation("a job without faults is done", f"{known and known.job}: {sentence}")
+
+    # Operations
+
+    def _machine(self, name: str) -> Machine:
+        return self.world.machines[name]
+
+    def _offer(self, by: str, job: str, *, resume: bool) -> str:
+        machine = self._machine(by)
+        self.offers += 1
+        attempt = f"{self.offers:032x}"
+        if machine.is_up:
+            with suppress(PDMLError), closing(ControlDatabase(machine.folder)) as control_db:
+                control_db.push_command(
+                    CommandKind.OFFER,
+                    attempt,
+                    job=job,
+                    plan=self.scene.study.plan.to_dict(),
+                    resume=resume,
+                    start_timeout=START_TIMEOUT,
+                    round_timeout=ROUND_TIMEOUT,
+                )
+        machine.after_step()
+        return attempt
+
+    def offer(self, by: str, job: int, resume: bool) -> None:
+        self._offer(by, f"job{job}", resume=resume)
+
+    def accept(self, who: str) -> None:
+        self._decide(who, offers.accept)
+
+    def refuse(self, who: str) -> None:
+        self._decide(who, offers.refuse)
+
+    def _decide(self, who: str, decide: Callable[[NodeDirectory, str], object]) -> None:
+        machine = self._machine(who)
+        if not machine.is_up:
+            return
+        pending = [
+            attempt
+            for attempt in machine.daemon.control_db.attempts()
+            if attempt.state == OfferState.PENDING
+        ]
+        if pending:
+            with suppress(PDMLError):
+                decide(machine.directory, pending[0].digest)
+            machine.after_step()
+
+    def stop(self, who: str) -> None:
+        machine = self._machine(who)
+        if machine.is_up:
+            with suppress(PDMLError):
+                offers.stop(machine.directory)
+            machine.after_step()
+
+    def kill(self, who: str) -> None:
+        self.faults["kill"] += self._machine(who).is_up
+        self._machine(who).kill()
+
+    def cut(self, who: str) -> None:
+        self.faults["power cut"] += self._machine(who).is_up
+        self._machine(who).cut_power()
+
+    def cut_after(self, who: str, writes: int) -> None:
+        self.faults["power cut in a write"] += self._machine(who).is_up
+        self._machine(who).disk.cut_after = writes
+
+    def leave(self, who: str) -> None:
+        self.faults["leave"] += self._machine(who).is_up
+        self._machine(who).leave()
+
+    def start(self, who: str) -> None:
+        self._machine(who).start()
+
+    def hang(self, who: str, seconds: float) -> None:
+        self.faults["hang"] += 1
+        self.observer.disturbed.add(who)
+        self._machine(who).hung_until = self.world.time + seconds
+
+    def jump(self, who: str, seconds: float) -> None:
+        self.faults["clock jump"] += 1
+        self._machine(who).clock.jumped += seconds
+
+    def weather(self, drop: float, duplicate: float, delay: float, *others: float) -> None:
+        now = self.world.network.weather
+        corrupt, lie = others or (0.0, 0.0)
+        self.world.network.weather = Weather(
+            drop, duplicate, delay, corrupt, lie, now.cut, now.parted
+        )
+
+    def part(self, one: str, other: str) -> None:
+        self.world.network.weather.parted.add(frozenset((one, other)))
+
+    def isolate(self, who: str) -> None:
+        self.world.network.weather.cut.add(who)
+
+    def heal(self) -> None:
+        self.world.network.weather = Weather()
+
+
+def execute(schedule: Schedule, *, trace: bool = False) -> Outcome:
+    """Run it; a violation is in the outcome."""
+    folder = folder_of_runs()
+    violation = None
+    laid = scene(schedule.method, schedule.tight)
+    laid.lay_out(folder)
+    for name in schedule.asking:
+        NodeDirectory.open(folder / name).save(accept="ask")
+    observer = Observer(laid, fresh_noise=schedule.fresh_noise)
+    options = {"seed": schedule.seed, "noise": NOISE, "fresh_noise": schedule.fresh_noise}
+    jobs: Counter[str] = Counter()
+    try:
+        with simulated_world(folder, NAMES, observer, **options) as world:
+            world.trace = [] if trace else None
+            run = Run(schedule, world, observer)
+            try:
+                run.execute()
+                for machine in world.machines.values():
+                    jobs.update(one.state for one in machine.daemon.control_db.attempts())
+            except Violation as error:
+                violation = error
+        faults = run.faults + Counter(world.network.faults)
+        return Outcome(
+            history=world.history.hexdigest(),
+            violation=violation,
+            states=frozenset(observer.states),
+            faults=faults,
+            jobs=jobs,
+            seconds=world.time,
+            trace=tuple(world.trace or ()),
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+def shrink(schedule: Schedule, invariant: str, *, most: int = 200) -> Schedule:
+    """Without whatever the same invariant fails without."""
+    tries = 0
+    changed = True
+    while changed and tries < most:
+        changed = False
+        for smaller in _smaller(schedule):
+            tries += 1
+            found = execute(smaller).violation
+            if found is not None and found.invariant == invariant:
+                schedule, changed = smaller, True
+                break
+            if tries >= most:
+                break
+    return schedule
+
+
+def _smaller(schedule: Schedule) -> Iterator[Schedule]:
+    operations = schedule.operations
+    for size in (len(operations) // 2, 2, 1):
+        for i in range(0, len(operations), max(1, size)):
+            left = operations[:i] + operations[i + max(1, size) :]
+            if left != operations and left:
+                yield replace(schedule, operations=left)
+    if schedule.asking:
+        yield replace(schedule, asking=())
+    if schedule.fresh_noise:
+        yield replace(schedule, fresh_noise=False)
+    if schedule.tight:
+        yield replace(schedule, tight=False)
