@@ -26,8 +26,8 @@ NAMES = (
     "opposite, 2 classes",
     "opposite, 3 classes",
     "across",
-    "with the coin",
-    "with the coin, trained four times",
+    "randomised response",
+    "randomised response, four trainings",
 )
 
 
@@ -135,7 +135,7 @@ def test_a_coin_of_the_wrong_epsilon_for_a_record(monkeypatch):
     real = bounds.response_profile
     half = lambda epsilon, *mu, **more: real(epsilon / 2, *mu, **more)  # noqa: E731
     monkeypatch.setattr(bounds, "response_profile", half)
-    assert not found("with the coin, trained four times", 2_000).passed
+    assert not found("randomised response, four trainings", 2_000).passed
 
 
 def test_a_coin_that_shows_one_of_four_exchanges(monkeypatch):
@@ -145,7 +145,7 @@ def test_a_coin_that_shows_one_of_four_exchanges(monkeypatch):
         return real(sent, loud, rest, sums[:1], classes)
 
     monkeypatch.setattr(per_release_loss, "_response_loss", first)
-    assert not found("with the coin, trained four times", 2_000).passed
+    assert not found("randomised response, four trainings", 2_000).passed
 
 
 def test_a_fresh_coin_for_every_training(monkeypatch):

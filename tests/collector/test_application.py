@@ -1,4 +1,4 @@
-"""The service over HTTP, in this process: trouble, pages, the operator's door, and nothing about
+"""The service over HTTP, in this process: trouble, pages, the operator's login, and nothing about
 people in any log.
 """
 
@@ -173,7 +173,7 @@ class TestMetrics:
 
 
 class TestOperator:
-    def test_the_door_is_closed_without_the_token(self, sqlite):
+    def test_the_login_is_refused_without_the_token(self, sqlite):
         async def conversation(client):
             wrong = {"authorization": "Bearer wrong"}
             page, json_, wrong_page = (
@@ -244,7 +244,7 @@ class TestOperator:
         assert_problem(answer, "internal")
         assert "ValueError" in caplog.text and "somebody" not in caplog.text
 
-    def test_without_a_page_there_is_no_door(self, sqlite):
+    def test_without_a_page_there_is_no_login(self, sqlite):
         assert_problem(
             talk(sqlite, lambda client: client.get("/operator"), operator=None), "not_found"
         )

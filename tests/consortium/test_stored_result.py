@@ -22,7 +22,7 @@ def test_what_was_made_before_is_accepted_to_the_byte():
 
 
 @pytest.mark.parametrize("allow_unchecked", [False, True])
-def test_the_name_of_another_form_opens_no_door_for_a_page(tmp_path, allow_unchecked):
+def test_the_name_of_another_form_admits_no_page(tmp_path, allow_unchecked):
     folder = copytree(VECTORS / "result-1", tmp_path / "result")
     model, page = folder / "model.json", folder / "report.html"
     model.write_text(model.read_text().replace(RESULT, "pdml-result/2"))

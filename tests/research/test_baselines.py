@@ -77,7 +77,7 @@ def test_claims_hold_on_twonorm(results: list[Score]) -> None:
     for claim in (
         baselines_claims.within_budget(results),
         baselines_claims.joining_is_safe(clear),
-        baselines_claims.house_is_safe(clear),
+        baselines_claims.local_model_is_safe(clear),
         baselines_claims.behind_curators(clear),
     ):
         assert claim.holds, claim
@@ -101,9 +101,9 @@ def test_claims_can_fail(results: list[Score]) -> None:
     assert not baselines_claims.behind_curators(moved(results, 50, PLANNED)).holds
     for name in (PLANNED, HALF, SINGLE):  # each coalition counts
         assert not baselines_claims.joining_is_safe(moved(results, -20, name)).holds
-    assert not baselines_claims.house_is_safe(moved(results, -20, LOCAL_MODELS)).holds
+    assert not baselines_claims.local_model_is_safe(moved(results, -20, LOCAL_MODELS)).holds
     for name in ALONE:  # and the better way to be alone
-        assert not baselines_claims.house_is_safe(moved(results, 20, name)).holds
+        assert not baselines_claims.local_model_is_safe(moved(results, 20, name)).holds
     assert not baselines_claims.joining_is_safe(moved(results, 20, ALONE[0])).holds
 
 
@@ -112,7 +112,7 @@ def test_nothing_is_gained_where_nothing_can_be_learnt(results: list[Score]) -> 
     hopeless = [replace(r, name="hopeless") for r in results if r.name == "twonorm"]
     hopeless = moved(moved(hopeless, -60, PLAIN), -90, PLANNED)
     assert "hopeless" not in baselines_claims.joining_is_safe(results + hopeless).measured
-    assert "hopeless" in baselines_claims.house_is_safe(results + hopeless).measured
+    assert "hopeless" in baselines_claims.local_model_is_safe(results + hopeless).measured
 
 
 def test_a_house_within_two_standard_errors_is_safe() -> None:
@@ -121,7 +121,7 @@ def test_a_house_within_two_standard_errors_is_safe() -> None:
         given = {LOCAL_MODELS: 70 + np.array(leads)} | dict.fromkeys(
             ALONE, np.full(len(leads), 70.0)
         )
-        return baselines_claims.house_is_safe(
+        return baselines_claims.local_model_is_safe(
             [Score(name, NO_TRUST, "a set", "", found, proved) for name, found in given.items()]
         ).holds
 

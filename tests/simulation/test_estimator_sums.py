@@ -83,7 +83,7 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
 
 
 def test_all_that_totals_tell_knows_the_constant():
-    """Of the model, of what is expected of it, of its intervals and of models for the house."""
+    """Of the model, of what is expected of it, of its intervals and of local models."""
     rng, plan = np.random.default_rng(1), TrainingPlan(method="sums", square_noise=60.0)
     x, y = (
         np.hstack([rng.normal(size=(300, 6)) / 3, np.full((300, 1), 0.13)]),

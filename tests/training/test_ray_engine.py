@@ -75,14 +75,14 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
     assert seen == [(t, (1, 4, 1, 4)) for t in range(1, 13)]
 
 
-@pytest.mark.parametrize("house", [False, True])
-def test_sums_are_the_local_engines_to_the_bit(cluster, run, house):
+@pytest.mark.parametrize("local_model", [False, True])
+def test_sums_are_the_local_engines_to_the_bit(cluster, run, local_model):
     whole = replace(run[1], plan=TrainingPlan(method="sums", colluding=2))
-    expected = local_engine.exchange(whole, local_models=house)
+    expected = local_engine.exchange(whole, local_models=local_model)
     shards = engine.shards_of(whole, 3)
-    found = engine.exchange(whole.plan, whole.source, shards[::-1], local_models=house)
+    found = engine.exchange(whole.plan, whole.source, shards[::-1], local_models=local_model)
     np.testing.assert_array_equal(found.released, expected.released)
-    assert len(found.local_models) == len(expected.local_models) == (4 if house else 0)
+    assert len(found.local_models) == len(expected.local_models) == (4 if local_model else 0)
     for mine, theirs in zip(found.local_models, expected.local_models, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 

@@ -1,4 +1,4 @@
-"""Why a line of the ledger says what it says, in words."""
+"""Why a row of the ledger says what it says, in words."""
 
 from math import isinf
 

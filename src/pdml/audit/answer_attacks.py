@@ -1,9 +1,9 @@
 """Randomised answers under attack: one of them, and all with the label, from the report itself and
 from what its server releases.
 
-The device is the real one: `device.answers` reads what a person says, `device.memo` tosses
-the coins with the operating system's randomness, and the study's encoder makes codes of what they
-decided. Its randomness has no seed, so that findings differ a little from run to run.
+The device is the real one: `device.answers` reads what a person says, `device.memo` randomises
+it with the operating system's randomness, and the study's encoder makes codes of the response.
+That randomness has no seed, so that findings differ a little from run to run.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from pdml.study import Study
 from pdml.study.schema.servers import ServerEntry
 from pdml.training.server import Server
 
-DEVICES = 20  # labels of an effort for each device: it tosses several coins, one at a time
+DEVICES = 20  # labels of an effort for each device: it randomises its answers one at a time
 RECORDS, CLASSES = 4, 2
 LABEL = 1.0  # ε
 YEARS = Number(name="years", low=0, high=6)  # an answer in the clear
@@ -82,12 +82,12 @@ class Person:
         return np.repeat(np.array(indices)[:, None], self.trainings, axis=1)
 
     def chances(self) -> Array:
-        """Of every report, by the ε on the menus and coins that know nothing of one another."""
-        coins = [(self.label, CLASSES, self.study.menu[0])]
+        """Of every report, by the ε on the menus and independent randomised responses."""
+        questions = [(self.label, CLASSES, self.study.menu[0])]
         for question, level in zip(self.study.encoder.sensitive, self.levels, strict=True):
             assert question.epsilon is not None
-            coins.append((level, len(question.choices), question.epsilon.default))
-        laws = [response(np.eye(many)[level], epsilon) for level, many, epsilon in coins]
+            questions.append((level, len(question.choices), question.epsilon.default))
+        laws = [response(np.eye(many)[level], epsilon) for level, many, epsilon in questions]
         return np.asarray(reduce(np.multiply.outer, laws)).ravel()
 
     def by_report(self) -> list[Server]:
@@ -151,7 +151,7 @@ def report_pairs() -> tuple[WorldPair[Person], ...]:
 
 
 def sums_pairs() -> tuple[WorldPair[Person], ...]:
-    """Noise such that the lines lie between what coins alone give and what noise alone does."""
+    """Noise such that the rows lie between those of randomised response alone and noise alone."""
     alone, both = respondent(ALONE), respondent(STATUS, HABIT)
     return (
         WorldPair(

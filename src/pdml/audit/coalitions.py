@@ -3,7 +3,7 @@
 Of n servers k put together what they know: every word that all of them sent, their own seeds, sums
 and noise, and everybody's records but the one in question. They can take their own rows off the
 total, and the masks they share off every single row. What is then left of the total is the total of
-the n - k honest ones, to be held against the ledger's line for that k. What is left of single rows,
+the n - k honest ones, to be held against the ledger's row for that k. What is left of single rows,
 of all differences of them, and of their differences from one job to the next, must look like words
 that say nothing: each value of each byte is as likely as any other.
 """
@@ -81,7 +81,7 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 
 def pairs() -> tuple[WorldPair[Victim], ...]:
-    """A reported label, and a record: neither through the coin, which no server tosses."""
+    """A reported label, and a record: neither randomised, which no server does."""
     victim = masked_victim(len(SERVERS), COLLUDING)
     return sums_attacks.flipped("label", sums_attacks.with_noise(victim, MU, MU)), records(victim)
 

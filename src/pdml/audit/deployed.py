@@ -89,7 +89,7 @@ def distinguish(case: Case, transcripts: list[RoundsTranscript]) -> Finding:
 
 def _of_reports(ledger: Ledger) -> Ledger:
     """What the journal says the releases tell of what was reported: the worlds differ in that, so
-    that no device's coin protects, and a person's ε has set the length of the code alone.
+    that no randomised response protects, and a person's ε has set the length of the code alone.
     """
     flip = LabelFlip(inf).event()
     events = tuple(

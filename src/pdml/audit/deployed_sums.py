@@ -4,7 +4,7 @@
 operating system; and when it has released, the victim dies and starts again. A third node, the
 spy, is the adversary's, and the second one may join it. They open what was sent to the spy, take
 off the masks whose seeds they have, and know all records but one. What is claimed is the line of
-the ledger in the victim's *journal*, for a report that is known, as no coin is tossed here.
+the ledger in the victim's *journal*, for a report that is known, as no label is randomised here.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ def findings(transcripts: Sequence[SumsTranscript]) -> tuple[Finding, ...]:
 
 
 def _claims(ledger: Ledger, colluding: int) -> dict[float, float]:
-    """The features' line at every δ, for a report that is known: without the coin."""
+    """The features' line at every δ, for a report that is known: without randomised response."""
     (events,) = ledger.events
     releases = tuple(event for event in events if not isinstance(event, LabelFlipped))
     book = replace(ledger, events=(releases,))

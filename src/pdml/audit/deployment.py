@@ -38,7 +38,7 @@ class RoundsTranscript:
 
     sent: Array  # (runs, T, numbers)
     iterates: Array  # (2, runs, T, numbers): without noise, in either world, after the same past
-    uncounted: str  # what a run sent without a line of the ledger, in words; "" if nothing
+    uncounted: str  # what a run sent without a row of the ledger, in words; "" if nothing
     ledger: Ledger  # of the last run: the same in all
 
 

@@ -60,7 +60,7 @@ def compare(
 
 
 def require_ledger_rows(finding: Finding, sent: int, charged: int) -> Finding:
-    """The same, but that every message must have its line of the ledger."""
+    """The same, but that every message must have its row of the ledger."""
     if sent == charged:
         return finding
     sentence = f"{sent} messages were sent, but the ledger has lines for {charged}"

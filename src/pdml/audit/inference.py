@@ -53,7 +53,7 @@ def record_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
 def attack(
     name: str, victim: Victim, other: Victim, data: str, delta: float, effort: Effort, seed: int
 ) -> Finding:
-    """Tell ``victim`` from ``other`` by their transcripts, and compare with the ledger's line."""
+    """Tell ``victim`` from ``other`` by their transcripts, and compare with the ledger's row."""
     worlds = [
         transcripts(candidate, effort.transcripts, seed, world, effort.jobs)
         for world, candidate in enumerate((victim, other))

@@ -249,7 +249,7 @@ def _nearly_equal(rng: np.random.Generator, m: int, d: int, dtype: type) -> tupl
 
 
 def _norm_cap(victim: Victim) -> float:
-    """The least that `Contract.norm_cap` lets in: without any noise."""
+    """The least that `JobTerms.norm_cap` lets in: without any noise."""
     loss = victim.plan.loss_for(victim.classes)
     shift = record_shift(victim.epsilon, victim.norm_bound, loss, victim.classes)
     return 10 * (shift / 2) * victim.n_servers / victim.plan.regularization

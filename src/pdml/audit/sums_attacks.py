@@ -1,7 +1,7 @@
 """Label inference and record membership by one exchange of sums.
 
 Pairs are those that attain what the ledger counts on: a label moves Q by its whole shift; a record
-and its opposite move Q alone, records across move S by all they can. With the device's coin the
+and its opposite move Q alone, records across move S by all they can. With randomised response the
 worst pair of records lies in between: `ANGLE`, by a scan at this ε and these noises.
 """
 
@@ -19,7 +19,7 @@ from pdml.audit.sums_transcripts import WorldPair
 from pdml.audit.victim import Effort, Victim
 from pdml.planning.training_plan import TrainingPlan
 
-COIN_MU = 2.5  # of a report, where the coin hides it too
+RESPONSE_MU = 2.5  # of a report, where randomised response hides it too
 FAINT = 0.1  # μ of the sum that is not in question
 ANGLE = 0.56 * np.pi
 SHARE = 4  # there are more pairs than of transcripts
@@ -31,7 +31,7 @@ def sums_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 
 def sums_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
-    """One whole record, from Q and S: as it was reported, and jointly with the coin."""
+    """One whole record, from Q and S: as it was reported, and jointly with randomised response."""
     return _attack("sums_membership", record_pairs(), effort, seed)
 
 
@@ -57,7 +57,9 @@ def _attack(
 def label_pairs() -> tuple[WorldPair[Victim], ...]:
     """Two classes and three."""
     two, three = sums_victim(label_victim()), sums_victim(three_classes())
-    hidden = [replace(with_noise(victim, COIN_MU, MU), randomise=True) for victim in (two, three)]
+    hidden = [
+        replace(with_noise(victim, RESPONSE_MU, MU), randomise=True) for victim in (two, three)
+    ]
     return (
         flipped("2 classes", with_noise(two, MU, MU)),
         flipped("2 classes, jointly", hidden[0]),
@@ -66,18 +68,18 @@ def label_pairs() -> tuple[WorldPair[Victim], ...]:
 
 
 def record_pairs() -> tuple[WorldPair[Victim], ...]:
-    """Through Q, through S, and through both with the coin. At a large ε the worst record is the
-    opposite one.
+    """Through Q, through S, and through both with randomised response. At a large ε the worst
+    record is the opposite one.
     """
     two, three = sums_victim(label_victim()), sums_victim(three_classes())
-    coin = replace(with_noise(two, COIN_MU, 0.8), randomise=True)
+    randomised = replace(with_noise(two, RESPONSE_MU, 0.8), randomise=True)
     weak = replace(two, epsilon=2.0, randomise=True, trainings=4)
     return (
         records("opposite, 2 classes", with_noise(two, MU, FAINT), np.pi),
         records("opposite, 3 classes", with_noise(three, MU, FAINT), np.pi),
         records("across", with_noise(two, FAINT, MU), np.pi / 2),
-        records("with the coin", coin, ANGLE, start=np.pi / 8),
-        records("with the coin, trained four times", with_noise(weak, 1.0, FAINT), np.pi),
+        records("randomised response", randomised, ANGLE, start=np.pi / 8),
+        records("randomised response, four trainings", with_noise(weak, 1.0, FAINT), np.pi),
     )
 
 

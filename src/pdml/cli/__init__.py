@@ -1,5 +1,5 @@
-"""The command line: parses, calls the rooms below, prints. Whatever goes wrong ends as one sentence
-and an exit code.
+"""The command line: parses, calls the packages below, prints. Whatever goes wrong ends as one
+sentence and an exit code.
 
 0 done · 1 refused or failed, with one sentence on stderr · 2 not understood (usage) · 128 + n
 stopped by signal n (Ctrl-C: 130)

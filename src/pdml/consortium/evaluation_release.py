@@ -249,18 +249,18 @@ def _check_people(
     """Refuse records whose people may have spent a budget in a training: theirs counts both."""
     used = journal.released_datasets()
     apart_from = set(used) if new_participants else None
-    remedy = "evaluate with records of people who were held back from every training"
+    instead = "evaluate with records of people who were held back from every training"
     if any(_holds_people(home, digest, table) for digest in used if digest != dataset):
         raise InvalidInput(
             f"{home.name} has trained on these records: the budget of these people counts the "
             "training and every evaluation, and an evaluation keeps no such account. Instead, "
-            f"{remedy}"
+            f"{instead}"
         )
     if journal.begins_fresh(dataset, apart_from):
         raise InvalidInput(
             f"{home.name} has released something about other records. Whoever is in both has one "
             "budget, which counts both, and an evaluation keeps no such account: "
-            f"{remedy}, and confirm with --new-participants that none of them is in those records"
+            f"{instead}, and confirm with --new-participants that none of them is in those records"
         )
 
 

@@ -1,6 +1,6 @@
 /* 2 Encoding: a person's answers as float32 entries of norm at most 1. Only + - * / and square
    roots of doubles, each rounded alike on every machine, in the order of the Python package. An attribute with a menu of ε is sensitive: of its answer a row
-   holds a code of what chance made of it, after the entries of all others. */
+   holds a code of the randomised level, after the entries of all others. */
 
 const NO_ANSWER = "prefer not to say";
 const LIMIT = 3, SIZE = 1.5, CONSTANT = 0.2, MARGIN = 1 - 2 ** -20;
@@ -168,8 +168,8 @@ function rowOf({ attributes, maps, factor, blocks, room }, answers, codes) {
   return Float32Array.from([...clipped.slice(0, -1), ...coded, clipped.at(-1)]);
 }
 
-/* What a device sends: `drawn` is what chance made of each sensitive answer, [level, ε in
-   millionths]. No true one is looked at. */
+/* What a device sends: `drawn` has each sensitive answer randomised, [level, ε in millionths]. No
+   true one is looked at. */
 function encode(coder, answers, drawn = []) {
   if (drawn.length !== coder.blocks.length) throw new RangeError("drawn");
   const loud = drawn.map(([level, micro], k) => [level, weight(micro, coder.blocks[k].levels)]);

@@ -4,7 +4,7 @@ What a question makes of an answer (`pdml.encoding.scaling`): how many spreads a
 its typical value, centred levels, and, where people may leave the question out, an entry of its own
 that says so.
 
-A *sensitive* question has a menu of ε: devices report a level that chance has decided, never the
+A *sensitive* question has a menu of ε: devices report a randomised level, never the
 answer (`pdml.numerics.coded_rows`). A sensitive number is asked for as it is, and reported as one
 of its bins.
 """
@@ -343,9 +343,7 @@ class Category:
                 raise InvalidInput(f"{what} must differ from one another, got {level!r} twice")
         object.__setattr__(self, "levels", tuple(self.levels))
         if self.epsilon is not None and len(self.choices) < 2:
-            raise InvalidInput(
-                f"{what} must be two or more where chance decides between them, got one"
-            )
+            raise InvalidInput(f"{what} must be two or more to be randomised, got one")
 
     def position(self, answers: NDArray[Any]) -> IntArray:
         """Of a sensitive category: what was `read`."""

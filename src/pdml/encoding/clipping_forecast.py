@@ -1,6 +1,4 @@
-"""How often rows will be longer than 1 and shrunk, by a study's own declarations: no record is
-looked at.
-"""
+"""How often rows will be clipped to norm 1, by a study's own declarations: no record is read."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,15 +7,15 @@ import numpy as np
 from pdml.encoding.encoder import Encoder, Number
 from pdml.encoding.scaling import MARGIN
 
-PEOPLE = 4_000  # who are made up: shares are told to a whole percent
+PEOPLE = 4_000  # simulated: shares are told to a whole percent
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClippingForecast:
     """What is to be expected of rows, if people are as declared."""
 
-    share: float  # Of rows that are shrunk
-    factor: float  # To which part of its length half of those are shrunk, or more; 1 where none is
+    share: float  # Of rows that are clipped
+    factor: float  # To which part of its length half of those are clipped, or more; 1 where none is
 
     def to_dict(self) -> dict[str, float]:
         """Plain values for JSON."""

@@ -34,8 +34,7 @@ def encode(
 ) -> NDArray[np.float32]:
     """One person's features, shape (d,), d = n_features + 1.
 
-    ``draws``: what chance made of each sensitive answer, (level, ε in millionths); no true one is
-    looked at.
+    ``draws``: each sensitive answer randomised, (level, ε in millionths); no true one is looked at.
     """
     if len(draws) != len(encoder.sensitive):
         raise InvalidInput(
@@ -63,11 +62,11 @@ def encode(
 def draw(
     encoder: Encoder, positions: IntArray, millionths: IntArray, stream: Stream
 ) -> NDArray[np.int64]:
-    """What chance makes of sensitive answers, (people, attributes, 2): levels, and ε in millionths.
+    """Sensitive answers randomised, (people, attributes, 2): levels, and ε in millionths.
 
     Guarantees
     ----------
-    - Each answer is ε-LDP with its own ε and a coin of its own.
+    - Each answer is ε-LDP with its own ε and randomness of its own.
     """
     draws = np.empty((*positions.shape, 2), dtype=np.int64)
     for k, attribute in enumerate(encoder.sensitive):
@@ -94,8 +93,8 @@ def encode_table(
 ) -> NDArray[np.float32]:
     """The same bits for every row of a table, shape (m, d).
 
-    Sensitive answers go through their coins here, with the ε that each menu suggests, and by
-    default with chance from the operating system.
+    Sensitive answers are randomised here, with the ε that each menu suggests, and by default with
+    randomness of the operating system.
     """
     features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
     columns = encoder.read_answers(table)

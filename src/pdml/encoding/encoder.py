@@ -37,7 +37,7 @@ VERSION = 1  # what becomes of an answer (docs/concepts/encoding.md)
 
 @dataclass(frozen=True, eq=False)
 class RandomisedAnswers:
-    """What chance made of sensitive answers: one row for each person, one column for each of
+    """Sensitive answers randomised: a row for each person, a column for each of
     `Encoder.sensitive`.
     """
 
@@ -157,7 +157,7 @@ class Encoder:
 
     @cached_property
     def sensitive(self) -> tuple[Attribute, ...]:
-        """Those of which devices send what chance has decided."""
+        """Those that devices randomise."""
         return tuple(attribute for attribute in self.attributes if attribute.epsilon is not None)
 
     @cached_property
@@ -280,11 +280,11 @@ class Encoder:
     def encode_rows(
         self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> tuple[Array, int]:
-        """Rows with their constant, of norm at most 1, and how many were shrunk."""
+        """Rows with their constant, of norm at most 1, and how many were clipped."""
         return scaling.scale_and_clip(self.expand(columns, draws), self.mass, blocks=self.blocks)
 
     def lengths(self, columns: Sequence[NDArray[Any]]) -> Array:
-        """The norms of rows before they are shrunk, in units of what they may be."""
+        """The norms of rows before they are clipped, in units of what they may be."""
         norms = scaling.lengths(self.expand(columns), self.mass, blocks=self.blocks)
         return np.asarray(norms * (scaling.MARGIN / scaling.room(self.blocks)))
 

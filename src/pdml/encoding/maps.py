@@ -1,7 +1,7 @@
 """Feature maps: what a linear model cannot see in the columns themselves, by declaration alone.
 
 A map adds columns made of a row's own standardised entries (`encoding.scaling`): squares, products,
-bins, waves. It acts before the row is scaled and shrunk, so that every guarantee stays what it is;
+bins, waves. It acts before the row is scaled and clipped, so that every guarantee stays what it is;
 what it costs is width, and the planner counts that. No map looks at more than one row or at
 anything that is not public.
 

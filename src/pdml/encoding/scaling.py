@@ -2,9 +2,9 @@
 
     number    e = clip((v - typical)/spread, ±3): most people lie within typical ± spread;
     category  e_l = 1 - 1/L for the level that was chosen and -1/L for the other L - 1;
-    row       x = (e · SIZE/√mass, CONSTANT), shrunk to norm 1 where it is longer;
+    row       x = (e · SIZE/√mass, CONSTANT), clipped to norm 1 where it is longer;
     codes     of randomised answers have a scale of their own, and leave the rest of the row, which
-              alone is shrunk, so much less of the norm (`pdml.numerics.coded_rows`).
+              alone is clipped, so much less of the norm (`pdml.numerics.coded_rows`).
 
 An entry's mass is its expected square where the declarations are about right: 1 for a number. So a
 typical row has a norm of about SIZE before its constant is appended, however many columns it has,
@@ -30,7 +30,7 @@ from pdml.numerics.coded_rows import MARGIN as MARGIN
 from pdml.numerics.coded_rows import Block
 
 LIMIT = 3.0  # no entry is farther from 0: one odd value must not push out all others
-SIZE = 1.5  # the norm of a typical row without its constant, before it is shrunk
+SIZE = 1.5  # the norm of a typical row without its constant, before it is clipped
 NUMBER_MASS = 1.0  # the expected square of a number's entry
 WIDTH = 2 * LIMIT  # of a declared range in spreads, where nothing else is declared of a number
 

@@ -32,7 +32,7 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How a model does on labelled records. Computed without noise: keep it inside.
+    """How a model does on labelled records. Computed without noise: do not publish.
 
     Attributes
     ----------
@@ -72,9 +72,7 @@ class Evaluation:
 
     @property
     def majority(self) -> float:
-        """What always saying `majority_class` would reach: whoever stays below has learnt
-        nothing.
-        """
+        """Of the majority-class baseline: whoever stays below has learnt nothing."""
         return float(self.confusion.sum(axis=1).max() / self.records)
 
     @property

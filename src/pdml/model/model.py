@@ -60,7 +60,7 @@ class Model:
     intercepts : array of shape (C,)
         Zero without an intercept.
     norm_bound : float
-        The length to which longer rows are shrunk.
+        The length to which longer rows are clipped.
     fit_intercept : bool
         Whether a constant 1 is added to every row.
     feature_names : tuple of str
@@ -74,7 +74,7 @@ class Model:
         What was agreed, what was spent, and where it comes from.
     expected : Expectation, optional
         How good the model is by what was released alone, where that tells: after one exchange of
-        sums. Its intervals hold the truth in 80% of trainings.
+        sums, with 80% intervals.
     local : str
         The server for whose own use the model was made of its exact sums: do not publish it. Empty
         for a model that was released.

@@ -39,8 +39,8 @@ SAME = (
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A share, and an interval that holds the truth in 95% of evaluations: over which records were
-    drawn from their population, and over the noise.
+    """A share, and its 95% interval: over which records were drawn from their population, and over
+    the noise.
     """
 
     value: float
@@ -108,7 +108,7 @@ class CountedEvaluation:
 
     @property
     def majority(self) -> float:
-        """About what always saying the most frequent class would reach."""
+        """About what the majority-class baseline would reach."""
         return float(np.clip(self.confusion.sum(axis=1).max() / self.records, 0.0, 1.0))
 
     @property

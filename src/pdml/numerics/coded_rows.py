@@ -1,4 +1,4 @@
-"""Answers that went through a coin, as rows and sums take them (docs/concepts/attributes.md).
+"""Randomised answers as rows and sums take them (docs/concepts/attributes.md).
 
 An answer with L levels is reported as l' by L-ary randomised response with ε. Its centred and
 de-biased code
@@ -7,9 +7,9 @@ de-biased code
 
 has the expectation e_l - 1/L, which is how a level in the clear enters a row. Rows hold g·c: the
 scale g is public and such that the longest code, that of the menu's smallest ε, fits into the row's
-norm. Nothing is shrunk by what a person answered, which would bias it.
+norm. Nothing is clipped by what a person answered, which would bias it.
 
-**Sums.** Coins of different answers, and that of the label, are independent: Q and S are unbiased
+**Sums.** Responses to different questions, the label's too, are independent: Q and S are unbiased
 but for the block of S in which a code meets itself. There the expectation is known, because
 e_l e_lᵀ = diag(e_l): the block is replaced by what is linear in c,
 
@@ -53,7 +53,7 @@ class Block:
 
     @property
     def true_length(self) -> float:
-        """The norm of an answer as it is, which no coin makes longer."""
+        """The norm of an answer as it is, not randomised."""
         return self.scale * sqrt(1.0 - 1.0 / self.levels)
 
 
@@ -103,9 +103,9 @@ def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Bloc
 
 
 def variance(blocks: Sequence[Block], width: int) -> float:
-    """V times the variance that coins leave in S/V, as `numerics.sums.fit` is to take it: the
+    """V times the variance that randomised answers leave in S/V, for `numerics.sums.fit`: the
     mean over a coded column and any other, in rows of norm at most 1, and some more, because
-    entries have it unevenly. A coin of a huge ε leaves none.
+    entries have it unevenly. A huge ε leaves none.
     """
     if not blocks:
         return 0.0

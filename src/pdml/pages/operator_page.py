@@ -20,7 +20,7 @@ from pdml.study import Study, study_summary
 from pdml.study.messages import PROBLEMS
 
 LEAST = 20  # reports before anything is estimated: of fewer, chance tells more than people do
-_SPAN = 1.96  # standard errors to either side that hold the truth in 95 of 100 cases
+_SPAN = 1.96  # standard errors to either side of a 95% interval
 
 
 @dataclass(frozen=True)

@@ -337,7 +337,7 @@ class Proposal:
         that were compared, and of what needs no training together: "alone", a server with its own
         reports, and "majority", the largest class.
     public : bool
-        Whether public records were rehearsed on.
+        Whether the forecast was made with public records.
     choice : Choice, optional
         The best plan of rounds, where it was looked for.
     most : float, optional
@@ -397,7 +397,7 @@ class Proposal:
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What would make joining pay, one setting at a time; nothing where it does, or where
-        public records were rehearsed on.
+        the forecast was made with public records.
         """
         if self.pays or self.public:
             return ()

@@ -29,7 +29,7 @@ SCALE_FIRST = (
     "said of declared columns alone."
 )
 
-_LIKELY = 1 / 3  # that nothing is gained: chosen on made-up populations (docs/guide/defaults.md)
+_LIKELY = 1 / 3  # that nothing is gained: chosen on simulated data sets (docs/guide/defaults.md)
 _GAINS = {  # by whether that is likely, and whether the interval lies above 0
     (True, False): "the chance is one in three or more that the model is right no more often than",
     (False, False): "the model is expected to be right more often than",

@@ -25,7 +25,7 @@ from pdml.planning.training_plan import TrainingPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One answer of which devices send what chance has decided (docs/concepts/attributes.md)."""
+    """One answer that devices randomise (docs/concepts/attributes.md)."""
 
     block: Block  # Where its code stands in a row, its levels and its scale: fixed by the study
     # That people are expected to choose, as their menu suggests; ∞: the answer as it is
@@ -62,7 +62,7 @@ class Sizes:
 
     Where people chose for themselves, ``epsilon`` is the largest ε, ``smallest_epsilon`` the
     smallest, and ``reports`` says as how many reports with ``epsilon`` all of theirs count.
-    ``answers`` are those that go through coins of their own; their columns are the last but the
+    ``answers`` are those that devices randomise; their columns are the last but the
     constant one.
     """
 
@@ -103,7 +103,7 @@ class Sizes:
             )
         if self.norm_bound != 1.0:
             raise InvalidInput(
-                f"norm_bound must be 1 where answers go through coins, got {self.norm_bound:g}: "
+                f"norm_bound must be 1 where answers are randomised, got {self.norm_bound:g}: "
                 "their scale is that of a study",
                 setting="norm_bound",
             )
@@ -166,7 +166,7 @@ class Sizes:
 
     def rounded(self) -> Self:
         """With counts of four binary digits, the last rounded down: neighbouring sizes, such as
-        folds of one data set, are rehearsed as one.
+        folds of one data set, are forecast as one.
         """
         return replace(
             self,

@@ -110,7 +110,7 @@ class TrainingPlan:
             self.rounds,
             low=1,
             high=MOST_ROUNDS,
-            why="every round is a line of the ledger",
+            why="every round is a row of the ledger",
         )
         why = "without it the local objectives are not strongly convex (Assumption 2)"
         _validate.real(
@@ -382,7 +382,7 @@ class TrainingPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: of the settings of its method. A plan of rounds says no more than
-        it always has, because contracts are told apart by the digest of what it says."""
+        it always has, because job terms are told apart by the digest of what it says."""
         unsaid = (*OF_ROUNDS, "rounds") if self.method == Method.SUMS else (*OF_SUMS, "method")
         values = {
             field.name: getattr(self, field.name)

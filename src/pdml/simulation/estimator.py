@@ -57,7 +57,6 @@ _ELSEWHERE = {
         for name in SETTINGS
     },
     "links": 'links belong to topology=("random", links)',
-    "house": "house is local_models",
     "on_round": "on_round is an argument of fit",
 }
 Given = ParamSpec("Given")

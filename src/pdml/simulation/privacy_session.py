@@ -1,7 +1,7 @@
 """Trying things out is spending: all fits on the same people, added up.
 
 `PrivacyLedgerSession` counts every fit of `PDMLClassifier` while it is open, as a deployment would
-live through them: each person belongs to one server, reports once with each ε and the same coin
+live through them: each person belongs to one server, reports once with each ε, the same response
 whatever is trained, and is counted in those fits that they were in.
 """
 
@@ -91,9 +91,9 @@ class PrivacyLedgerSession:
         What all fits together may spend against other servers: a fit that would go past it is
         refused before it trains.
     randomness : {"simulated", "secure"}
-        Where people's coins come from.
+        Where the randomness of people's responses comes from.
     random_state : int, optional
-        Makes coins and the dealing of people to servers reproducible, if fits follow one another.
+        Makes responses and the partition of people reproducible, if fits follow one another.
 
     Attributes
     ----------
@@ -104,8 +104,8 @@ class PrivacyLedgerSession:
 
     Guarantees
     ----------
-    - A person's label goes through one coin for each ε: a second fit with the same ε sees the same
-      report, so that against the own server it costs nothing more. Another ε is another report, and
+    - A person's label is randomised once for each ε: a second fit with the same ε sees the same
+      report, so that against its server it costs nothing more. Another ε is another report, and
       both count.
     - Every fit of the process counts in every session that is open, in whatever thread, each with
       its own budget; a classifier tells the sum of the session that was opened first. joblib is
@@ -281,7 +281,7 @@ class SessionMemory:
     def randomise_labels(
         self, people: IntArray, index: IntArray, epsilons: Array, classes: int
     ) -> IntArray:
-        """What each person says: what they said before with the same ε, or a new coin."""
+        """What each person says: what they said before with the same ε, or a new response."""
         with self._lock:
             reports = np.empty(len(people), dtype=np.int64)
             for epsilon in np.unique(epsilons).tolist():
@@ -290,8 +290,8 @@ class SessionMemory:
                 new = np.array(
                     [k for k in members.tolist() if int(people[k]) not in answers], dtype=int
                 )
-                coins = flip_labels(index[new], epsilons[new], classes, self._flips)
-                answers.update(zip(people[new].tolist(), coins.tolist(), strict=True))
+                responses = flip_labels(index[new], epsilons[new], classes, self._flips)
+                answers.update(zip(people[new].tolist(), responses.tolist(), strict=True))
                 reports[members] = [answers[person] for person in people[members].tolist()]
             return reports
 

@@ -188,7 +188,7 @@ def statement(
     Parameters
     ----------
     study : Study
-        The contract, `Study.load("study.toml")`.
+        Its terms, `Study.load("study.toml")`.
     result : path, optional
         A finished training: a model.json, or the folder of a result as `pdml verify` takes it,
         which is verified first. Without it the statement is about the study's plan and budget.

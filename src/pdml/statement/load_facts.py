@@ -65,7 +65,7 @@ class _Provenance(msgspec.Struct):
     records_per_server: list[int]
     noise_source: str
     leaks: list[str]
-    labels_randomised_by: list[str] | None = None  # files did not always say it
+    labels_randomised_by: list[str] | None = None  # None: files do not say it
     earlier_releases: list[int] | None = None
 
 

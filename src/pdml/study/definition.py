@@ -235,7 +235,7 @@ class Study:
     @cached_property
     def unkeyed_hash(self) -> str:
         """sha256 of the study without keys and relay, in which alone revisions differ: a device
-        remembers by it what chance decided, so that no revision makes it decide again.
+        remembers its randomised answers by it, so that no revision randomises them again.
         """
         return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
 
@@ -344,7 +344,7 @@ class Study:
     def encode(
         self, answers: Mapping[str, object], draws: Sequence[tuple[int, int]] = ()
     ) -> NDArray[np.float32]:
-        """One person's features, shape (width,), with what chance made of each sensitive answer:
+        """One person's features, shape (width,), with each sensitive answer randomised:
         see `pdml.encoding.device_encoding`.
         """
         return device_encoding.encode(self.encoder, answers, draws)

@@ -93,7 +93,7 @@ def propose_for(
 
     Guarantees
     ----------
-    - Randomised answers are rehearsed as they will be reported, with the ε that their menus
+    - Randomised answers are forecast as they will be reported, with the ε that their menus
       suggest.
     - No record is read but public ones.
     """

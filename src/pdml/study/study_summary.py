@@ -100,7 +100,7 @@ def domain(attribute: Attribute) -> str:
     if attribute.epsilon is not None:
         menu = ", ".join(f"{epsilon:g}" for epsilon in attribute.epsilon.menu)
         levels = quote_names(attribute.choices).replace("'", "")
-        return f"{levels}; only after chance, with epsilon {menu}"
+        return f"{levels}; only after randomised response, with epsilon {menu}"
     if not isinstance(attribute, Number):
         return quote_names(attribute.choices).replace("'", "")
     text = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"

@@ -332,7 +332,7 @@ class TrainingResult:
 
     @property
     def majority(self) -> float | None:
-        """What always saying their most frequent class would reach: do not publish."""
+        """Of the majority-class baseline on them: do not publish."""
         return None if self.evaluation is None else self.evaluation.majority
 
     @property

@@ -118,7 +118,7 @@ def local_weights(
     *,
     intercept: bool = True,
 ) -> Array:
-    """The weights (C, d) for a server's own house: its exact sums, and the others' noisy ones."""
+    """The weights (C, d) of a server's local model: its exact sums, and the others' noisy ones."""
     model = fit_local_model(
         sums,
         totals(total - row, spec.codes, spec.width),

@@ -74,7 +74,7 @@ def smallest_epsilon(
     classes : int
         How many the label has.
     norm_bound : float
-        Longer records are shrunk to it.
+        Longer records are clipped to it.
     seeds : int
         Trainings for each ε that is tried.
     resolution : float

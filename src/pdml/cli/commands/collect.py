@@ -91,18 +91,18 @@ def serve(
     from pdml.study import Study
     from pdml.study.study_summary import weaknesses
 
-    contract = Study.load(study)
-    page = render(contract)
+    definition = Study.load(study)
+    page = render(definition)
 
     def announce(ready: "Ready") -> None:
-        for sentence in weaknesses(contract.epsilon_micro):
+        for sentence in weaknesses(definition.epsilon_micro):
             typer.echo(f"warning: {sentence}", err=True)
-        values = {"url": ready.url, "server": ready.server, "study": contract.hash}
+        values = {"url": ready.url, "server": ready.server, "study": definition.hash}
         values |= {"page": page.sha256, "database": ready.database}
         console.print_answer(
             as_json,
             values | {"operator_token": str(ready.operator_token)},
-            f"Collecting for {contract.title!r} at {ready.url} as {ready.server}, into "
+            f"Collecting for {definition.title!r} at {ready.url} as {ready.server}, into "
             f"{ready.database}.",
             f"The operator's page is {ready.url}/operator, its token in {ready.operator_token}.",
             f"The page for contributors has SHA-256 {page.sha256}.",
@@ -130,12 +130,12 @@ def serve(
     )
     with suppress(StopSignal):  # asked to: everything acknowledged is stored
         serve_study(
-            contract,
+            definition,
             server,
             page=page.html,
             page_headers=page.headers,
             operator=lambda summary: operator_page.render(
-                summary, operator_page.preview(contract, summary)
+                summary, operator_page.preview(definition, summary)
             ),
             database=db,
             keys=keys,
@@ -170,8 +170,8 @@ def invite(
     from pdml.study import Study
 
     outputs.check([out], force=force)
-    contract = Study.load(study)
-    with Collection(contract, server, database=db, keys=keys, create=True) as collection:
+    definition = Study.load(study)
+    with Collection(definition, server, database=db, keys=keys, create=True) as collection:
         # hidden until the database knows them: nobody gets a link that leads nowhere
         outputs.commit({out: partial(collection.invite, count)})
     console.print_answer(

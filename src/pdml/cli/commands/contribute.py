@@ -143,8 +143,8 @@ def answer_study(
     from pdml.device.simulated_participants import submit_table
     from pdml.study import Study
 
-    contract = Study.load(study)
-    address = address_of(contract, server)
+    definition = Study.load(study)
+    address = address_of(definition, server)
     unfit = {
         name: arguments[name]
         for name in (_TABLE_OPTIONS if csv is None else _PERSON_OPTIONS)
@@ -155,7 +155,7 @@ def answer_study(
         with console.progress("Randomising and sending", unit="report") as progress:
             many = {name: arguments[name] for name in _TABLE_OPTIONS}
             played = submit_table(
-                contract, address, csv, **many, epsilon=epsilon, ca=ca, progress=progress
+                definition, address, csv, **many, epsilon=epsilon, ca=ca, progress=progress
             )
         console.print_result(as_json, played.to_dict(), lambda: _played(played))
         played.check()
@@ -168,7 +168,7 @@ def answer_study(
     if receipt is not None:
         outputs.check([receipt], force=False)
     preset = contribute_dialogue.read_preset(
-        contract,
+        definition,
         answers,
         answer or [],
         epsilon,
@@ -181,7 +181,7 @@ def answer_study(
     with Delivery(address, ca=ca) as service:
         kept = Memory(memory or default_folder())
         names = {"record": record, "token": preset.token}
-        contribution = Contribution(study=contract, service=service, memory=kept, **names)
+        contribution = Contribution(study=definition, service=service, memory=kept, **names)
         _send_report(contribution, preset, receipt, yes=yes, as_json=as_json)
 
 

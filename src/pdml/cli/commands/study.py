@@ -1,4 +1,4 @@
-"""`pdml study`: write, check and read the contract of a study."""
+"""`pdml study`: write, check and read a study."""
 
 import sys
 from functools import partial
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pdml.study.study_summary import LintMessage
 
 
-study = group("Write, check and read the contract of a study.")
+study = group("Write, check and read a study.")
 
 _REVISION = "The study is in use: name what this revision replaces, so that data sets stay usable."
 
@@ -207,13 +207,13 @@ def new(
 ) -> None:
     """Write a commented study.toml: asked step by step, or from the header of a table.
 
-    Ranges, typical values and levels are part of the contract, and so are public. Declare what can
+    Ranges, typical values and levels are part of the study, and so are public. Declare what can
     be known without looking at anybody's record: with age=18:100:45:20 ages from 18 to 100 are
     accepted, and most people are expected to be 45 ± 20. --from-data takes the rest from the table,
     which shows whoever is extreme or rare, and no noise protects that.
 
     The budget is the most that all other servers together may learn about one person from all
-    trainings. It is part of the contract, too: changed later it makes another study.
+    trainings. It is part of the study, too: changed later it makes another study.
 
     \b
     Example, asked step by step:

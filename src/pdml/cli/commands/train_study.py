@@ -56,7 +56,7 @@ def train_study(
 ) -> None:
     """Train for a study: on one machine, on a cluster, or between organisations.
 
-    The study is the contract: it settles the budget, and the plan if it has one; the options of a
+    The study settles the budget, and the plan if it has one; the options of a
     plan are for a study without. On one machine or a cluster, one trust domain holds every server's
     frozen data set (--data). Writes model.json and report.html.
 

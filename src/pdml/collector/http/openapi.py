@@ -112,10 +112,10 @@ def _metrics() -> JsonObject:
 
 
 def _operator() -> JsonObject:
-    door = {"401": _answer("The login form.", _content(_HTML, _TEXT))}
+    login = {"401": _answer("The login form.", _content(_HTML, _TEXT))}
     page_summary = "The operator's page, or its login form."
     page = _get("getOperatorPage", page_summary, _HTML, _TEXT, "storage_unavailable")
-    page["get"]["responses"] |= door
+    page["get"]["responses"] |= login
     counts = ("unauthorized", "storage_unavailable")
     summary = _get("getSummary", "Totals and counts.", _JSON, _OBJECT, *counts)
     for part in (page, summary):
@@ -124,7 +124,7 @@ def _operator() -> JsonObject:
         "enter",
         "Trade the operator's token for a cookie.",
         _content("application/x-www-form-urlencoded", _OBJECT | {"properties": {"token": _TEXT}}),
-        {"303": {"description": "Admitted."}, **door},
+        {"303": {"description": "Admitted."}, **login},
         *("too_large", "timeout"),
     )
     return {"/operator": page | enter, "/operator.json": summary}

@@ -37,7 +37,7 @@ _HEADERS = {
         "base-uri 'none'; frame-ancestors 'none'"
     ),
 }
-_FORM = templates("pdml.collector").get_template("door.html")
+_FORM = templates("pdml.collector").get_template("login.html")
 
 
 class OperatorAuth:

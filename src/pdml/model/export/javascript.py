@@ -30,7 +30,7 @@ class DevicePipeline:
     # Levels and scale of each question that a study randomises, in order: the next entries
     codes: list[dict[str, Any]]
     constant: float | None  # The last entry
-    room: float  # The norm to which all but codes are shrunk
+    room: float  # The norm to which all but codes are clipped
     bound: float  # What everything is multiplied by in the end
     weights: list[list[float]]  # One row for each margin, the constant's last
 

@@ -36,7 +36,7 @@ def log_model(
     """Log a released model to MLflow: in the run that is active, else in a new one.
 
     Logged are, as parameters, the plan and the model's own settings; as metrics, ``epsilon``,
-    ``delta`` and ``certainty`` of every line of the ledger (``epsilon/features/other servers``) and
+    ``delta`` and ``certainty`` of every row of the ledger (``epsilon/features/other servers``) and
     what to expect of the model, where that is known (``expected/accuracy``, ``expected/auc`` with
     ``/low`` and ``/high``); as tags, where the noise came from, who played which part, and every
     leak; as a model, a pyfunc that takes a DataFrame with the columns of the training, or rows, and

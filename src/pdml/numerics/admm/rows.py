@@ -75,7 +75,7 @@ def norms(x: Matrix) -> Array:
 
 
 def clip(x: Matrix, bound: float, *, in_place: bool = False) -> tuple[Matrix, int]:
-    """Shrink rows longer than ``bound`` onto it; return a new matrix and how many rows were shrunk.
+    """Clip rows longer than ``bound`` to it; return a new matrix and how many were clipped.
     With ``in_place`` nobody else has ``x``, and a dense one is changed in its place: pages of fresh
     memory cost more than the arithmetic.
 

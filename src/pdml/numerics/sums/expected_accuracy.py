@@ -87,7 +87,7 @@ def expect(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Expectation:
 
 
 def gain(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Range:
-    """How much more often a model is right than whoever always says the largest class, which the
+    """How much more often a model is right than the majority-class baseline, which the
     same totals tell.
     """
     if not _size(model):
@@ -295,7 +295,7 @@ def _margins(weights: Array, s: Array) -> Array:
 
 
 def _humps(s: Array) -> float:
-    """What Gaussian classes lack: rows that are all shrunk to one norm leave no long margins, and
+    """What Gaussian classes lack: rows that are all clipped to one norm leave no long margins, and
     two humps where columns are few, so that classes with the same moments overlap more.
     """
     inner, norms = s[:-1, :-1], float(np.trace(s))  # 1 if all rows are as long as they may be

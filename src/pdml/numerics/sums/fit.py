@@ -46,7 +46,7 @@ from pdml.numerics.sums import scale_offset
 from pdml.numerics.sums.posterior import Moments, posterior
 from pdml.numerics.sums.statistics import Sums
 
-_TYPICAL, _SPREAD = 0.8, 0.3  # of the trace: rows are shrunk to norm 1, and few stay much shorter
+_TYPICAL, _SPREAD = 0.8, 0.3  # of the trace: rows are clipped to norm 1, few stay much shorter
 _FLOOR = 0.2  # of the mean eigenvalue: below it an inverse would amplify what was only estimated
 _EDGE = 1.05  # in small matrices the largest eigenvalue of noise passes R a little
 _NULL = 10.0  # entries that are known to be zero, for a prior learnt from few
@@ -199,7 +199,7 @@ _SHARE = 0.6  # of Q's direction, where noise is as large as S
 class Noise:
     """Standard deviations of the noise in totals: ``label`` of every entry of Q, ``square`` of S's
     diagonal (S is symmetric, and ``square``/√2 beside the diagonal). ``coded``: V times the
-    variance of what people's own coins leave in S/V (`numerics.coded_rows.variance`).
+    variance that randomised answers leave in S/V (`numerics.coded_rows.variance`).
     """
 
     label: float

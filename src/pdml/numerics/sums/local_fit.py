@@ -31,7 +31,7 @@ def fit_local_model(
     ----------
     - As the others' noise grows, the result tends to the model from ``local`` alone.
     """
-    exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for people's own coins
+    exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for randomised answers
     local_moments = normalise_totals(local, exact, loss=loss, norm_bound=norm_bound)
     theirs = normalise_totals(others, noise, loss=loss, norm_bound=norm_bound)
     features = np.diag(local_moments.s)[: local.width - intercept]

@@ -9,8 +9,8 @@ needs a large variance.
 
 The direction has a constant of its own, by least squares. It is a good one where the variance is
 known or classes are equally large. Where they are not and the variance is hidden, it is far too
-small for margins that are far wider, and the model is right less often than whoever always says
-the larger class: there the shares of the classes set the offset, as far as they can be seen.
+small for margins that are far wider, and the model is right less often than the
+majority-class baseline: there the shares of the classes set the offset, as far as they can be seen.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ from pdml.numerics.sums.normals import normals, root_of
 
 _POINTS = 512
 _STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer than this
-# Chosen on made-up populations (docs/evaluation/choices.md):
+# Chosen on simulated data sets (docs/evaluation/choices.md):
 _WIDER, _SPREAD = 2.0, 1.0  # of variances, beside what S without its noise says; log-normal
 _EXPLAINED = 0.2  # correlation of margins and labels
 _EQUAL = 20.0  # to 1, that classes are equally large
 _UNEVEN = 0.6  # E y, where classes are not equally large
-_SHRUNK = 0.05  # what E y may seem to be where rows of one class are shrunk more, constant included
+_CLIPPED = 0.05  # what E y may seem to be where rows of one class are clipped more
 _HIDDEN = 0.5  # doubt about a variance beside it, from which shares count more than the direction
 _RAREST = 0.02  # share of a class
 _STEPS = np.linspace(-2.5, 3.5, 121)  # of log variances
@@ -90,7 +90,7 @@ def _uneven(margins: MarginMoments, loss: Loss, many: int) -> tuple[float, Array
     c = loss.label_weight
     if not margins.offset or not margins.doubt:
         return 0.0, margins.believed
-    blur, spread = margins.blur**2 + (_SHRUNK * c) ** 2, (_UNEVEN * c) ** 2
+    blur, spread = margins.blur**2 + (_CLIPPED * c) ** 2, (_UNEVEN * c) ** 2
     both = np.array([blur, blur + spread])
     logs = -0.5 * (margins.classes @ margins.classes / both + len(margins.classes) * np.log(both))
     odds = np.exp(logs - logs.max()) * (_EQUAL, 1.0)

@@ -67,11 +67,11 @@ def responses(
         pulled, carried = np.full(scale.shape, 1 / graph.n), np.zeros(scale.shape)
         while True:
             yield pulled
-            shrunk = scale * pulled
-            pulled = pull * sum_neighbours(shrunk) + pull / 2 * (
+            scaled = scale * pulled
+            pulled = pull * sum_neighbours(scaled) + pull / 2 * (
                 degree * carried - sum_neighbours(carried)
             )
-            carried = carried - shrunk
+            carried = carried - scaled
 
     return scale, iterate()
 

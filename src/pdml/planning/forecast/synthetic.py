@@ -1,7 +1,7 @@
-"""Records to rehearse a training on: public ones of the same kind, or made up in many shapes.
+"""Records for a utility forecast: public ones of the same kind, or simulated in many shapes.
 
 Where nothing is known of the data, no single population would be honest: the same sizes suit some
-data far better than others. So up to 24 are made up: every kind of thing to learn, from hazy to
+data far better than others. So up to 24 are simulated: every kind of thing to learn, from hazy to
 clear, in columns of several kinds; whoever plans for them all hears a range.
 """
 
@@ -24,7 +24,7 @@ from pdml.numerics.admm.solver import PrimalSolver
 from pdml.numerics.coded_rows import Block
 from pdml.planning.sizes import Answer, Sizes, blocks_of
 
-WIDEST = 300  # columns of a made-up population: wider data are rehearsed as if they had so many
+WIDEST = 300  # columns of a simulated data set: wider data are forecast as if they had so many
 _TESTED = 800  # records to judge by
 _TRAINED, _PER_COLUMN, _MOST = 1500, 30, 6000  # and to train on: so many, or more of many columns
 _SIGNALS = ("in all columns", "in few columns", "in hidden traits", "classes are clusters")
@@ -39,7 +39,7 @@ _RIDGE = 1e-3  # of the unprotected model, per record
 class Population:
     """Records of norm <= 1 with their constant column: some to train on, others to judge by.
 
-    All have true answers, also where ``answers`` go through coins before they are trained on.
+    All have true answers, also where ``answers`` are randomised before they are trained on.
     """
 
     x: Matrix
@@ -68,7 +68,7 @@ class Population:
 
     @cached_property
     def reported_moment(self) -> Array:
-        """E[x̂x̂ᵀ] of what devices report: S itself where no answer goes through a coin."""
+        """E[x̂x̂ᵀ] of what devices report: S itself where no answer is randomised."""
         if not self.answers:
             return self.square_moment
         mean = np.asarray(self.x.mean(axis=0)).ravel()
@@ -91,7 +91,7 @@ class Population:
     @cached_property
     def unprotected(self) -> Array:
         """Weights (C, d) of a regression on true labels and answers, with a slight ridge, which is
-        the same whatever scale coins leave to answers.
+        the same whatever scale randomising leaves to answers.
         """
         codes, x, back = labels.codes(self.y, inf, self.classes), self.x, np.ones(self.x.shape[1])
         for answer in self.answers:
@@ -124,7 +124,7 @@ def choices(margins: Array) -> IntArray:
 def populations(
     sizes: Sizes, like: tuple[Matrix, IntArray] | None = None
 ) -> tuple[Population, ...]:
-    """What to rehearse on."""
+    """What to forecast with."""
     if like is None:
         answers = _fitting(sizes)
         width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)
@@ -134,7 +134,7 @@ def populations(
 
 
 def _fitting(sizes: Sizes) -> tuple[Answer, ...]:
-    """Answers where they stand beside as many other columns as a made-up population has."""
+    """Answers where they stand beside as many other columns as a simulated data set has."""
     if not sizes.answers:
         return ()
     first = sizes.answers[0].block.start
@@ -186,7 +186,7 @@ def _population(
     width: int, classes: int, trained: int, answers: tuple[Answer, ...], seed: int
 ) -> Population:
     """One shape: any twelve in a row have every kind of signal with every clearness. The people,
-    their answers and classes are the same whatever coins the answers go through.
+    their answers and classes are the same however answers are randomised.
     """
     rng = np.random.default_rng(seed)
     signal, margin = _SIGNALS[seed % 4], _MARGINS[seed % 3]
@@ -227,7 +227,7 @@ def _population(
 
 def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, ...]) -> Array:
     """Rows with their constant, of norm at most 1: codes have the room that the study gives them,
-    and the rest is shrunk to what is left.
+    and the rest is clipped to what is left.
     """
     blocks = blocks_of(answers)
     longest = scaling.room(blocks) if blocks else 1.0
@@ -270,7 +270,7 @@ def encode_levels(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
 
 
 def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
-    """Rows of true answers as devices would report them, each answer by a coin of its own."""
+    """Rows of true answers as devices would report them, each answer randomised on its own."""
     rows = np.array(x, dtype=float)
     for answer in answers:
         block = answer.block

@@ -1,4 +1,4 @@
-"""What a training will be worth, before anybody releases anything: it is rehearsed on populations.
+"""The utility forecast: what a training will be worth, on synthetic populations.
 
 Every way to a model, joint or not, is judged by one yardstick: how often it chooses the class that
 an unprotected model would (agreement), and how often the right one (accuracy), on records that
@@ -28,7 +28,7 @@ from pdml.planning.sizes import Sizes, blocks_of
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What to expect of a model: means over rehearsals, and where 80% of these lie.
+    """What to expect of a model: means over simulated trainings, and where 80% of these lie.
 
     ``agreement`` is the share of records to which it and an unprotected model give one class. With
     public records the range is that of luck in one training; without, that of populations too.
@@ -39,7 +39,7 @@ class Forecast:
 
     @classmethod
     def of(cls, judged: Array) -> "Forecast":
-        """From pairs (agreement, accuracy), one for each rehearsal."""
+        """From pairs (agreement, accuracy), one for each simulated training."""
         return cls(agreement=_range(judged[:, 0]), accuracy=_range(judged[:, 1]))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
@@ -58,8 +58,8 @@ def _range(values: Array) -> Range:
 def score_sums(
     population: Population, sizes: Sizes, noise: Noise, loss: Loss, times: int
 ) -> list[tuple[float, float]]:
-    """One exchange of sums, each time with fresh noise of the size that totals have, and fresh
-    coins.
+    """One exchange of sums, each time with fresh noise of the size that totals have, and freshly
+    randomised answers.
     """
     q, s = _in_units(population, loss), population.square_moment
     size = (
@@ -90,7 +90,7 @@ def score_sums(
 def _sample_attribute_noise(
     population: Population, sizes: Sizes, loss: Loss, turn: int
 ) -> tuple[Array, Array]:
-    """What people's own coins move q and S by: the population tosses them, and what they move is
+    """What randomised answers move q and S by: those of the population, and what they move is
     reduced (or enlarged) to as many people as there are. Flips of labels, with which the same
     rows are multiplied, come on top: they are independent, and 0 on average.
     """

@@ -12,7 +12,7 @@ from pdml.planning.server_spec import ServerSpec
 _LOWEST = 1e-9
 _CLOSE = 0.05  # in ln δ: about 0.5% of noise, since δ falls by its tenth power
 _STEEP = 10.0  # a first guess of that power
-_HAIR = 1 + 1e-6  # a line of the ledger rounds its ε up
+_HAIR = 1 + 1e-6  # a row of the ledger rounds its ε up
 _TRIES = 60
 
 
@@ -34,8 +34,8 @@ def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
 
 
 def hidden(budget: Budget, spec: ServerSpec) -> float:
-    """About how many times farther a label may move than a Gaussian alone would allow, because its
-    coin hides it too: κ, and less for a small ε. A guess, which the ledger corrects.
+    """About how many times farther a label may move than a Gaussian alone would allow, because
+    randomised response hides it too: κ, and less for a small ε. A guess, which the ledger corrects.
     """
     if spec.classes > 2:
         return 1.0

@@ -1,4 +1,4 @@
-"""All ways to a model under one budget, compared: by rehearsals, and by one judgement.
+"""All ways to a model under one budget, compared: by utility forecasts, and by one judgement.
 
 The planner chooses by it, and what would make joining pay (`find_suggestions`) is found by asking
 it again.
@@ -24,7 +24,7 @@ from pdml.planning.search.rounds_search import Choice, Search
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 
-_LEAST = 12  # rehearsals of each candidate, on all populations together
+_LEAST = 12  # simulated trainings of each candidate, on all populations together
 _Answer = TypeVar("_Answer")
 
 RoundsSearchSettings = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
@@ -32,7 +32,7 @@ RoundsSearchSettings = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
 
 
 def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
-    """Answers from made-up populations; public records are asked anew."""
+    """Keep answers from synthetic populations; public records are asked anew."""
 
     def compute(runs: "UtilityRuns", *args: Any) -> _Answer:
         with single_thread():  # many small matrices: threads would only wait for one another
@@ -69,7 +69,7 @@ class UtilityRuns:
 
     @cached_property
     def populations(self) -> tuple[Population, ...]:
-        """What is rehearsed on."""
+        """What the forecast is made with."""
         return populations(self.sizes, self.like)[: self.first]
 
     @property
@@ -160,7 +160,7 @@ _PART = 4  # of the populations, one in so many for a first impression
 LITTLE = 0.005  # of right answers: for fewer more than this nobody would join, or exchange often
 
 Scores = Mapping[str, Array]
-"""(Agreement, accuracy) of rehearsals, (populations, times, 2), by the name of each candidate."""
+"""(Agreement, accuracy) of simulated trainings, (populations, times, 2), by candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +222,7 @@ def compare(
     enough: bool = False,
     on_step: Callable[[], None] = lambda: None,
 ) -> CandidateComparison:
-    """Rehearse what a planner may choose from, and what needs nobody."""
+    """Forecast what a planner may choose from, and what needs nobody."""
     judged: dict[str, Array] = {}
     apart = worth.baselines(within.loss)
     share: float | None = None

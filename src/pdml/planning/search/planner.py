@@ -2,8 +2,9 @@
 lost.
 
 The budget fixes how much noise each way of training needs, read from the `Ledger` of its own
-events; rehearsals on populations (`rehearsal`) say what that noise costs. What nobody has to join
-for stands beside it: the model of a server that keeps its reports to itself, and the largest class.
+events; a utility forecast on synthetic populations says what that noise costs. What nobody has to
+join for stands beside it: the model of a server that keeps its reports to itself, and the
+majority-class baseline.
 """
 
 from collections.abc import Callable, Mapping
@@ -92,8 +93,8 @@ def propose(
     - The plan keeps to the budget by the ledger of its own events.
     - No record is read but public ones given as ``like``: the plan tells nothing about the data.
     - A function of its arguments alone: the same question has the same answer.
-    - Numbers of records are rehearsed in four binary digits, so that folds of one data set, whose
-      sizes differ by a few, are one question to the rehearsals; the noise is that of their own.
+    - Numbers of records are rounded to four binary digits for the forecast, so that folds of one
+      data set, whose sizes differ by a few, are one question; the noise is that of their own.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def propose(
             choice = comparison.choice.louder(by)
             judged = {**comparison.judged, "rounds": worth.of_rounds(choice, within.rounds)}
             comparison = replace(comparison, choice=choice, judged=judged)
-    assert plan is not None  # what was rehearsed has one
+    assert plan is not None  # what was forecast has one
     steps.advance()
     return Proposal(
         budget=budget,

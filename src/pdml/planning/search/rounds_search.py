@@ -40,7 +40,7 @@ ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # β
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # a/n
 _MUCH = 1e9  # noise that hides everything
-# how far η lets a label move, as a share of the farthest that its coin hides
+# how far η lets a label move, as a share of the farthest that randomised response hides
 _LABEL_SHARES = (0.55, 0.75, 0.87)
 _NODES = 24  # values of λ between which the responses are interpolated
 _TINY = 1e-200  # of margins where there is nothing to learn
@@ -144,7 +144,7 @@ class Search:
 
     @property
     def attribute_noise(self) -> float:
-        """The variance that coins of answers add to m·q along a direction in which they make E x²
+        """The variance that randomised answers add to m·q along a direction in which they make E x²
         larger by 1.
         """
         return labels.code_variance(inf, self.loss, self.sizes.classes)
@@ -289,7 +289,7 @@ class Search:
         )
 
     def score(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
-        """Rehearsals of a choice on each population: releases as the linear model draws them."""
+        """Simulated trainings of a choice on each population, by the linear model's releases."""
         responses, h = self.reached, choice.shape
         t = self.rounds.index(choice.rounds)
         k = int(np.argmin(np.abs(responses.decays[h, t] - choice.decay)))

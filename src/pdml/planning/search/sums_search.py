@@ -146,7 +146,7 @@ WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
 
 
 def preferred(sizes: Sizes) -> str | None:
-    """The method to plan for where none was asked for: None leaves it to the rehearsals."""
+    """The method to plan for where none was asked for: None leaves it to the forecast."""
     if sizes.smallest_epsilon and sizes.width <= WIDEST:
         return "sums"  # there everybody's report counts by what it tells
     return None
@@ -205,7 +205,7 @@ def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> Tr
 
 
 def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int) -> Array:
-    """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
+    """(Agreement, accuracy) of simulated trainings, (populations, times, 2)."""
     noise = plan.noise_of_total(sizes.server_spec(0))
     loss = plan.loss_for(sizes.classes)
     scores = [

@@ -18,7 +18,7 @@ class Guarantee:
     """ε of one person's label and features against whoever may see something; infinite where
     nothing holds.
 
-    The collector receives the record itself (the own server, or a curator), so that it has the
+    The collector receives the record itself (a person's server, or a curator), so that it has the
     features in every case; others see what is sent or published. Against others ε holds at δ =
     `DELTA`, against the collector at δ = 0.
     """

@@ -88,7 +88,7 @@ def planned(task: Task, request: PlanRequest, epsilon: float) -> Array:
 
 
 def planned_guarantee(task: Task, request: PlanRequest, epsilon: float) -> Guarantee:
-    """Against as many servers as were asked for. Models for the house add nothing: they are not
+    """Against as many servers as were asked for. Local models add nothing: they are not
     sent.
     """
     return guarantee(task, answer(task, request, epsilon).plan, request.flips, request.colluding)

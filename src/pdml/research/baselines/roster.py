@@ -23,7 +23,7 @@ EPSILON = 1.0  # of labels on the device, and of labels and records against othe
 
 PLANNED, AS_PAPER = "PDML planned", "PDML as in the paper"
 HALF, SINGLE = f"{PLANNED}, 5 collude", f"{PLANNED}, 1 colludes"
-LOCAL_MODELS = f"{PLANNED}, for the house"
+LOCAL_MODELS = f"{PLANNED}, local models"
 FLOOR, PLAIN = "Larger class", "No privacy, pooled"  # learns nothing; hides nothing
 ALONE = ("Flip, each server alone", "Flip, alone, from sums")
 NO_TRUST, SERVER, CURATOR = "nobody", "server", "curator"
@@ -91,7 +91,7 @@ def _zhang_zhu(name: str, kind: str, flips: float) -> Baseline:
 def _planned(
     name: str, flips: float, *, colluding: int | None = None, local_models: bool = False
 ) -> Baseline:
-    """By sums or rounds, as the planner chooses; models for the house need sums."""
+    """By sums or rounds, as the planner chooses; local models need sums."""
     request = PlanRequest(flips, colluding, "sums" if local_models else None)
     train = pdml_plans.local_models if local_models else pdml_plans.planned
     return _between_servers(name, train, pdml_plans.planned_guarantee, (request,), flips)
@@ -101,7 +101,7 @@ def _between_servers(
     name: str, train: Train, guarantee: Prove, settings: tuple[Any, ...], flips: float
 ) -> Baseline:
     """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their
-    own server.
+    server.
     """
     trusts, protects = (SERVER, FROM_OTHERS) if isinf(flips) else (NO_TRUST, ALL)
     return Baseline(name, trusts, train, guarantee, protects, settings)

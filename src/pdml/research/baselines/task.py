@@ -24,7 +24,7 @@ LOSS = binary_loss("logistic")
 @dataclass(frozen=True)
 class Task:
     """Rows of norm at most 1 with their constant column, and true class indices 0 and 1; ``seed``
-    fixes all coins and noise.
+    fixes all randomised responses and noise.
     """
 
     x: Matrix

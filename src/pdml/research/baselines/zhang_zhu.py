@@ -13,7 +13,7 @@ The same ADMM as PDML's Phase 2, but every round is protected by noise of its ow
 They stop there. A server's neighbours see all T rounds, so α is chosen here such that T of them,
 composed as well as anybody can from pure α-guarantees (`composition.repeated_profile`), have the ε
 that is asked for. ``epsilon`` < ∞ runs the same on labels randomised on the device, with the
-corrected loss: then own servers need not be trusted with labels either, and all columns of the
+corrected loss: then servers need not be trusted with labels either, and all columns of the
 comparison agree.
 
 The factors are derived in this repository, from the densities above, and not taken from the paper.
@@ -39,7 +39,7 @@ TOLERANCE = 1e-9  # of the primal solves
 
 @dataclass(frozen=True)
 class Dynamic:
-    """Which variable is perturbed, T, β, and the ε of the labels on the device (∞: the own server
+    """Which variable is perturbed, T, β, and the ε of the labels on the device (∞: the server
     sees the truth).
     """
 

@@ -80,7 +80,7 @@ def load() -> Adult:
 
 
 def unit_rows(adult: Adult) -> Matrix:
-    """X with numeric columns divided by their maximum, then each row shrunk to norm at most 1 (the
+    """X with numeric columns divided by their maximum, then each row clipped to norm at most 1 (the
     paper's |x| ≤ B = 1).
 
     In this order: numbers as large as fnlwgt would otherwise leave nothing of the other columns. A

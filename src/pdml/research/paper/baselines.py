@@ -56,7 +56,7 @@ COLOURS = {"curator": MUTED, "server": ORANGE, "nobody": BLUE}
 
 WORDS = {
     "curator": "trusts a curator",
-    "server": "trusts the own server",
+    "server": "trusts its server",
     "nobody": "trusts nobody with labels",
 }
 

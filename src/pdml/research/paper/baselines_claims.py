@@ -28,7 +28,7 @@ def claims(results: Sequence[Score]) -> tuple[Claim, ...]:
     return (
         within_budget(results),
         joining_is_safe(results),
-        house_is_safe(results),
+        local_model_is_safe(results),
         ahead_of_equals(results),
         behind_curators(results),
     )
@@ -60,15 +60,14 @@ def joining_is_safe(results: Sequence[Score]) -> Claim:
     )
 
 
-def house_is_safe(results: Sequence[Score]) -> Claim:
+def local_model_is_safe(results: Sequence[Score]) -> Claim:
     """What a server keeps for itself can fall back on its own records."""
     return _not_below(
         results,
         names_of(results),
         (LOCAL_MODELS,),
         ALONE,
-        "a server's model for its own house is below a server alone, with our estimator or "
-        "without, on no set",
+        "a server's local model is below a server alone, with our estimator or without, on no set",
     )
 
 

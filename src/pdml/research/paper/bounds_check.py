@@ -211,7 +211,7 @@ def check(
     Parameters
     ----------
     seed : int
-        Fixes records, coins and noise.
+        Fixes records, randomised responses and noise.
     processes : int
         How many to use; 0 is one per core. The result does not depend on it.
     progress : callable

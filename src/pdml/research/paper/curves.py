@@ -77,7 +77,7 @@ def measure(
     every_round: bool = True,
     people: int = PEOPLE,
 ) -> dict[str, Traces]:
-    """Every curve with seeds 0, 1, ...: coins, η and θ are drawn anew, records and graph stay;
+    """Every curve with seeds 0, 1, ...: labels, η and θ are drawn anew, records and graph stay;
     without ``every_round``, the last one.
     """
     work = partial(_measure_seed, curves=tuple(curves), every_round=every_round, people=people)

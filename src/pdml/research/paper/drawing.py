@@ -33,7 +33,7 @@ def grid(
     size: tuple[float, float],
     same_heights: bool = False,
 ) -> Iterator[tuple["Figure", list["Axes"]]]:
-    """White plots under one title, line by line, in the house's style."""
+    """White plots under one title, line by line, in the project's style."""
     from matplotlib.figure import Figure
 
     with drawing(name):

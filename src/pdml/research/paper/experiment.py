@@ -31,7 +31,7 @@ def shuffled(x: Matrix, y: IntArray, seed: int) -> tuple[Matrix, IntArray]:
 
 
 def bounded(x: Matrix) -> Matrix:
-    """A constant column appended (the bias the paper's figures need), then rows shrunk to norm
+    """A constant column appended (the bias the paper's figures need), then rows clipped to norm
     1.
     """
     wide, _ = rows.clip(rows.append_bias(x), 1.0)

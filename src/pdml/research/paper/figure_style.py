@@ -1,4 +1,4 @@
-"""The house's style for figures by matplotlib: colours, and settings that hide the user's own."""
+"""The project's style for figures by matplotlib: colours, and settings that hide the user's own."""
 
 import warnings
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _STYLE = {
 
 @contextmanager
 def drawing(kind: str) -> Iterator[None]:
-    """Matplotlib's own defaults plus this house's style, whatever the user's are; theirs come back
+    """Matplotlib's own defaults plus the project's style, whatever the user's are; theirs come back
     at the end.
     """
     from matplotlib import style

@@ -32,14 +32,12 @@ class Preprocessing:
 
 
 def to_largest(x: Array, _: str) -> Array:
-    """Columns divided by their largest |value|, rows shrunk to norm 1, a constant 1 appended: norms
-    of at most √2.
-    """
+    """Columns divided by their largest |value|, rows clipped to norm 1, a constant 1 appended."""
     return _with_bias(x / np.abs(x).max(axis=0))
 
 
 def to_declared(x: Array, name: str) -> Array:
-    """Columns from their declared range to [-1, 1], cut there; rows shrunk to norm 1, a constant 1
+    """Columns from their declared range to [-1, 1], cut there; rows clipped to norm 1, a constant 1
     appended, all divided by √2.
 
     Guarantees
@@ -55,8 +53,8 @@ def to_declared(x: Array, name: str) -> Array:
 
 
 def _with_bias(x: Array) -> Array:
-    shrunk, _ = rows.clip(x, 1.0)
-    return np.asarray(rows.append_bias(shrunk))
+    clipped, _ = rows.clip(x, 1.0)
+    return np.asarray(rows.append_bias(clipped))
 
 
 THEIRS = Preprocessing(name="theirs", apply=to_largest, norm_bound=sqrt(2), ridge=0.015)

@@ -309,7 +309,7 @@ def _caption(seeds: int) -> str:
     theirs, ours = preprocessing.BOTH
     return (
         f"First row of a set: the paper. Then mean ± sd of one run over {seeds} seeds "
-        "(random split, coins and noise); ! in place of ± "
+        "(random split, labels and noise); ! in place of ± "
         "where a cell misses its bar (R = 9: the paper; else the paper less two sd). "
         "Preprocessing t (theirs): columns to largest value 1, "
         f"rows to norm 1, a constant 1, a/n = {theirs.ridge:g}; o (ours): declared ranges, "

@@ -111,7 +111,7 @@ class Cell:
 def measure(
     sets: Sequence[str], *, seeds: int, processes: int, progress: Progress
 ) -> tuple[Cell, ...]:
-    """Every cell of these sets; a seed fixes the split, the coins, η and θ. The graph stays."""
+    """Every cell of these sets; a seed fixes the split, labels, η and θ. The graph stays."""
     _validate.integer("seeds", seeds, low=2, why="a standard deviation needs two runs")
     for name in sets:
         _validate.choice("set", name, raetsch.NAMES)

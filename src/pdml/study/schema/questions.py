@@ -184,7 +184,7 @@ ATTRIBUTES = {
         "was no answer. Left out, everybody answers."
     ),
     "epsilon": Key(
-        help="The answer is sensitive: devices report what chance has decided, never the answer. A "
+        help="The answer is sensitive: devices randomise it and never report the answer itself. A "
         "table as that of the label."
     ),
     "bins": Key(

@@ -90,7 +90,7 @@ TABLES: dict[str, Table] = {
         required=True,
         keys={"epsilon": Key(help="How private people may be.", required=True)},
         comment="""\
-What people keep secret: chance decides on the device what is sent in its place. The smaller
+What people keep secret: the device randomises the answer before it is sent. The smaller
 epsilon, the more seldom it is the true answer. The first on the menu is the floor, because a
 report with a small epsilon weighs more in training. Above 2.944438 a report can make people more
 than 95% sure: a study that wants that says accept_weak = true.""",
@@ -111,9 +111,9 @@ tables, besides an empty cell.""",
         many=True,
         keys=questions.ATTRIBUTES,
         comment="""\
-What the model predicts from. The own server can read these answers. Ranges and levels are decided
-beforehand, never taken from people's records: answers outside a range are moved to its ends,
-other levels cannot be given. A number with whole = true takes no fractions.
+What the model predicts from. The collecting organisation can read these answers. Ranges and levels
+are decided beforehand, never taken from people's records: answers outside a range are moved to its
+ends, other levels cannot be given. A number with whole = true takes no fractions.
 Most people lie within typical ± spread (by default the middle of the range and a sixth of its
 width): the nearer to the truth, the better the model. Write what you expect without looking.
 People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
@@ -124,8 +124,8 @@ People may skip a question with missing = "typical" (a number) or missing = "lev
         "tables.",
         many=True,
         keys=questions.MAPS,
-        comment="Further features that devices make of the answers; the own server can read "
-        "these, too.",
+        comment="Further features that devices make of the answers; the collecting "
+        "organisation can read these, too.",
     ),
     "languages": Table(
         help="The texts in other languages, a table for each; they are part of the study. A "

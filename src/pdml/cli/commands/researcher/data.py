@@ -42,7 +42,7 @@ def fetch(
                 source = fetching.fetch(
                     dataset, force=force, tell=lambda file, *far: tell({file: far})
                 )
-            except DataError as refusal:  # another set may be at home
+            except DataError as refusal:  # another set may be here
                 refusals.append(str(refusal))
             else:
                 brought = {"downloaded": source is not None, "source": source}
