@@ -168,10 +168,10 @@ def by_local(federation):
 
 def message(federation):
     """Bytes of one signed release, before it is sealed."""
-    contract, home = federation.contract("job"), federation.homes["node0"]
+    job_terms, home = federation.job_terms("job"), federation.homes["node0"]
     payload = bytes(len(wire_messages.encode_vector(np.zeros((1, WIDTH)))))
-    about = {"sender": "node0", "recipient": contract.neighbours("node0")[0], "t": 1}
-    return len(wire_messages.vector(contract, home.identity(), payload=payload, **about))
+    about = {"sender": "node0", "recipient": job_terms.neighbours("node0")[0], "t": 1}
+    return len(wire_messages.vector(job_terms, home.identity(), payload=payload, **about))
 
 
 def started(n=3):

@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pdml.accounting import Budget, event_codec
-from pdml.consortium.result_folder import write_result
-from pdml.consortium.verification import verify_result
+from pdml.consortium.result_folder import verify_result, write_result
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.exact_gaussian import round_to_grid
 from pdml.node.crypto.signing import Identity
@@ -26,7 +25,6 @@ from pdml.node.job.job_result import assemble
 from pdml.node.protocol import signed_statement, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm.graph import build
-from pdml.pages.result_page import result_page
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
 
@@ -64,7 +62,7 @@ def digest(vector):
     return bytes.fromhex(wire_messages.hash_of(wire_messages.encode_vector(vector)))
 
 
-def statements(study, contract, identities):
+def statements(study, job_terms, identities):
     """What all would say had they sent these vectors."""
     rng = np.random.default_rng(1)
     drawn = {name: rng.standard_normal((ROUNDS, 1, WIDTH)) for name in identities}
@@ -76,20 +74,20 @@ def statements(study, contract, identities):
             signed_statement.NeighbourReleases(
                 sender=peer,
                 digests=digests[peer],
-                apart=np.linalg.norm(sent[name] - sent[peer], axis=(1, 2)).tolist(),
+                distances=np.linalg.norm(sent[name] - sent[peer], axis=(1, 2)).tolist(),
                 dataset=identities[peer].alias("data"),
-                before=0,
+                earlier_releases=0,
             )
-            for peer in contract.neighbours(name)
+            for peer in job_terms.neighbours(name)
         ]
-        events = contract.plan.events(
-            contract.training.server_spec(contract.index(name), records=RECORDS, epsilons=(1.0,))
+        events = job_terms.plan.events(
+            job_terms.training.server_spec(job_terms.index(name), records=RECORDS, epsilons=(1.0,))
         )
         said = signed_statement.Statement(
-            terms=contract.digest,
-            study=contract.study,
-            job=contract.job,
-            plan=contract.plan.to_dict(),
+            terms=job_terms.digest,
+            study=job_terms.study,
+            job=job_terms.job,
+            plan=job_terms.plan.to_dict(),
             server=name,
             dataset=identity.alias("data"),
             records=RECORDS,
@@ -98,10 +96,10 @@ def statements(study, contract, identities):
             randomised_by="devices",
             source="secure",
             sent=digests[name],
-            heard=heard,
+            received=heard,
             release=wire_messages.encode_vector(sent[name][-1]),
             events=[event_codec.encode_event(event) for event in events],
-            earlier=[],
+            earlier_jobs=[],
         )
         signed[name] = signed_statement.sign(said, identity)
     return signed
@@ -110,19 +108,19 @@ def statements(study, contract, identities):
 def measure(n, folder):
     identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
     study = study_of(identities)
-    contract = JobTerms.for_study(study, study.plan, "job")
-    result = assemble(study, contract, statements(study, contract, identities))
-    assembling = processor(lambda: write_result(folder, result, result_page))
-    found = verify_result(folder, page=result_page)
+    job_terms = JobTerms.for_study(study, study.plan, "job")
+    result = assemble(study, job_terms, statements(study, job_terms, identities))
+    assembling = processor(lambda: write_result(folder, result))
+    found = verify_result(folder)
     assert found.ok, found.problems
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    here = processor(lambda: verify_result(folder, page=result_page))
+    here = processor(lambda: verify_result(folder))
     command = [sys.executable, "-c", "from pdml.cli import main; main()", "verify", str(folder)]
     start = time.perf_counter()
     whole = processor(lambda: subprocess.run(command, check=True, capture_output=True))
     clock = time.perf_counter() - start
     times = " | ".join(f"{seconds:.2f} s" for seconds in (assembling, here, whole, clock))
-    print(f"| {n} | {contract.graph.n_edges} | {size / 1e6:.1f} MB | {times} |")
+    print(f"| {n} | {job_terms.graph.n_edges} | {size / 1e6:.1f} MB | {times} |")
 
 
 def processor(work):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pdml.consortium.signed_counts import _read as read_counts
+from pdml.consortium.signed_evaluation import _read as read_counts
 from pdml.device import answers, receipt
 from pdml.device.memo import Memory
 from pdml.device.simulated_participants import read_tokens

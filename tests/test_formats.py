@@ -21,7 +21,7 @@ from results import sentences
 from pdml import Study, __version__, load_model
 from pdml.collector.storage.records import CollectionId
 from pdml.collector.storage.sqlite import SqliteStore
-from pdml.consortium.evaluation_release import combine_evaluations
+from pdml.consortium.signed_evaluation import combine_evaluations
 from pdml.device import receipt as saved_receipts
 from pdml.device import simulated_participants
 from pdml.device.memo import Memory
@@ -61,7 +61,7 @@ def declared() -> dict[str, Format]:
 FORMATS = declared()
 
 
-def contract(kind=""):
+def job_terms(kind=""):
     """The job of the nodes' specimens, made of their study again; with the plan of its kind."""
     study = Study.load(STORED / "consortium.toml")
     plan = {".sums": SUMS, ".masked": MASKED}.get(kind, study.plan)
@@ -179,7 +179,7 @@ def read_report(path, version, newer, tmp_path):
 
 
 def read_message(path, version, newer, tmp_path):
-    study, job = contract(path.suffix)
+    study, job = job_terms(path.suffix)
     known = {"peer": "alice", "me": "bob", "keys": study.signing_keys}
     data = path.read_bytes()
     data = raised(data, version) if newer else data
@@ -193,7 +193,7 @@ def read_message(path, version, newer, tmp_path):
 
 
 def read_offer(path, version, newer, tmp_path):
-    study, job = contract()
+    study, job = job_terms()
     signature, content = path.read_bytes()[:64], path.read_bytes()[64:]
     content = raised(content, version) if newer else content
     offer = Offer.read(signature + content, "alice", study.signing_keys["alice"])
@@ -205,7 +205,7 @@ def read_sealed(path, version, newer, tmp_path):
         (tmp_path / name).write_text(secret)
         (tmp_path / name).chmod(0o600)
     key, own = SealingKey.load(tmp_path / "bob"), node_identity.Identity.load(tmp_path / "key")
-    sealer = Sealer("bob", own, key, signing=contract()[0].signing_keys, sealing={})
+    sealer = Sealer("bob", own, key, signing=job_terms()[0].signing_keys, sealing={})
     data = path.read_bytes()
     box = msgspec.msgpack.decode(data)
     assert box[0] == version
@@ -215,7 +215,7 @@ def read_sealed(path, version, newer, tmp_path):
 
 
 def read_statement(path, version, newer, tmp_path):
-    study, job = contract(path.suffix)
+    study, job = job_terms(path.suffix)
     data = path.read_bytes()
     if newer:
         data = data.replace(b"statement %d\0" % version, b"statement %d\0" % (version + 1), 1)
@@ -224,7 +224,7 @@ def read_statement(path, version, newer, tmp_path):
 
 
 def read_evidence(path, version, newer, tmp_path):
-    study, job = contract()
+    study, job = job_terms()
     data = path.read_bytes()
     if newer:
         data = data.replace(b"evidence %d\0" % version, b"evidence %d\0" % (version + 1), 1)
@@ -351,7 +351,7 @@ def read_result(path, version, newer, tmp_path):
 def read_evaluation(path, version, newer, tmp_path):
     data = path.read_bytes()
     (tmp_path / "e.json").write_bytes(raised(data, version) if newer else data)
-    found = combine_evaluations(contract()[0], [tmp_path / "e.json"])
+    found = combine_evaluations(job_terms()[0], [tmp_path / "e.json"]).evaluation
     assert found.records == 40 and found.counts.shape == (2, 2, 1) and found.source == "simulated"
 
 

@@ -14,7 +14,7 @@ from example_study import TEXT, TOLD
 from markdown import Markdown
 
 from pdml import Study, TrainingPlan, errors
-from pdml.node.job.consistency import KINDS
+from pdml.node.job.job_result import KINDS
 from pdml.study.messages import PROBLEMS
 from pdml.study.schema import study_file
 from pdml.study.schema.study_file import TABLES, keys_of

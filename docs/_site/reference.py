@@ -260,7 +260,7 @@ def _fulls(package: str) -> set[str]:
 
 
 def problems() -> str:
-    from pdml.node.job.consistency import KINDS
+    from pdml.node.job.job_result import KINDS
     from pdml.study.messages import PROBLEMS
 
     text = [

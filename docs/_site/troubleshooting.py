@@ -82,7 +82,7 @@ def advice_for(kind: str, sentence: str) -> str:
 
 
 def page() -> str:
-    from pdml.node.job.consistency import KINDS
+    from pdml.node.job.job_result import KINDS
     from pdml.study.messages import PROBLEMS
 
     known = advice()

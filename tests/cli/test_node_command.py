@@ -158,11 +158,11 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
 def waiting(kit, job="first"):
     """An offer of bob that alice's operator is asked about."""
     site, study = NodeDirectory.open(Path(kit)), NodeDirectory.open(Path(kit)).checked_study()
-    contract = JobTerms.for_study(study, study.plan, job)
+    job_terms = JobTerms.for_study(study, study.plan, job)
     terms = {"attempt": secrets.token_hex(16), "offerer": "bob", "resume": False}
-    offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=30.0)
+    offer = Offer.of(job_terms, **terms, start_timeout=60.0, round_timeout=30.0)
     signed = offer.signed(NodeDirectory.open(Path("bob")).identity())
-    names = {"attempt": offer.attempt, "job": job, "terms": contract.digest, "offerer": "bob"}
+    names = {"attempt": offer.attempt, "job": job, "terms": job_terms.digest, "offerer": "bob"}
     asked = Attempt(**names, offer=signed, state=OfferState.PENDING, sentence="")
     with contextlib.closing(ControlDatabase(site.folder)) as table:
         table.put(asked)

@@ -1,6 +1,7 @@
 """A member that says different things to different neighbours is named, and proved."""
 
 import random
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -21,12 +22,12 @@ class Equivocating(Studied):
     def run(self, **options):
         honest = wire_messages.vector
 
-        def two_faced(contract, identity, *, payload, **about):
+        def two_faced(job_terms, identity, *, payload, **about):
             if about == {"sender": "bob", "recipient": "carol", "t": 2}:
                 payload = wire_messages.encode_vector(
-                    1.01 * wire_messages.decode_vector(payload, contract.shape)
+                    1.01 * wire_messages.decode_vector(payload, job_terms.shape)
                 )
-            return honest(contract, identity, payload=payload, **about)
+            return honest(job_terms, identity, payload=payload, **about)
 
         wire_messages.vector = two_faced
         try:
@@ -64,10 +65,10 @@ def shown(two_faced, *hearers):
 @pytest.mark.parametrize("hearers", [("carol", "alice"), ("carol",)])
 def test_who_says_two_things_is_named_and_proved(two_faced, told_by, tmp_path, hearers):
     """By what two neighbours heard, or by one of them and its own statement."""
-    result = assemble(two_faced.study, two_faced.contract, told_by)
+    result = assemble(two_faced.study, two_faced.job_terms, told_by)
     (found,) = result.mismatches
-    assert (found.sender, found.receiver, found.round) == ("bob", "carol", 2)
-    write_result(tmp_path / "result", result, {"bob": shown(two_faced, *hearers)})
+    assert (found.servers, found.round) == (("carol", "bob"), 2)
+    write_result(tmp_path / "result", replace(result, evidence={"bob": shown(two_faced, *hearers)}))
     verdict = verified(tmp_path / "result")
     assert [each.sender for each in verdict.equivocated] == ["bob"]
     (problem,) = [p for p in verdict.problems if p.kind == "equivocation"]
@@ -77,14 +78,14 @@ def test_who_says_two_things_is_named_and_proved(two_faced, told_by, tmp_path, h
 
 
 def test_without_the_signature_it_is_one_word_against_another(two_faced, told_by, tmp_path):
-    result = assemble(two_faced.study, two_faced.contract, told_by)
+    result = assemble(two_faced.study, two_faced.job_terms, told_by)
     write_result(tmp_path / "result", result)
     told = sentences(tmp_path / "result")
     assert "carol has not shown it" in told and "equivocated" not in told
 
 
 def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_path):
-    result = assemble(two_faced.study, two_faced.contract, told_by)
+    result = assemble(two_faced.study, two_faced.job_terms, told_by)
     honest = equivocation.stored_digest(two_faced.journals["alice"], "job-1", 2, "bob")
     forged = msgspec.structs.replace(honest, digest="0" * 64)
     other_round = equivocation.stored_digest(two_faced.journals["carol"], "job-1", 1, "bob")
@@ -106,7 +107,7 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
     }
     for number, (said, data) in enumerate(cases.items()):
         name = "carol" if "about bob" in said else "bob"
-        write_result(tmp_path / str(number), result, {name: data})
+        write_result(tmp_path / str(number), replace(result, evidence={name: data}))
         told = sentences(tmp_path / str(number))
         assert said in told and "bob equivocated" not in told
 
@@ -119,8 +120,8 @@ def test_what_a_liar_signs_is_shown_as_it_stands(two_faced, told_by, tmp_path):
     proof = equivocation.encode_evidence(
         [honest, msgspec.msgpack.decode(loud, type=wire_messages.SignedDigest)]
     )
-    result = assemble(two_faced.study, two_faced.contract, told_by)
-    write_result(tmp_path / "result", result, {"bob": proof})
+    result = assemble(two_faced.study, two_faced.job_terms, told_by)
+    write_result(tmp_path / "result", replace(result, evidence={"bob": proof}))
     told = sentences(tmp_path / "result")
     assert "bob equivocated in round 2" in told and told.isprintable()
 
@@ -141,7 +142,7 @@ def test_a_voucher_and_its_statement_prove_it_by_themselves(two_faced, told_by, 
     elsewhere = signed_statement.sign(
         msgspec.structs.replace(said, terms="6" * 64), two_faced.identities["bob"]
     )
-    for terms in (two_faced.contract.digest, ""):
+    for terms in (two_faced.job_terms.digest, ""):
         proof = equivocation.encode_evidence([lied], statements=[told_by["bob"]])
         assert equivocation.verify_evidence(proof, terms, two_faced.keys).sender == "bob"
         for voucher, data, why in (
@@ -161,17 +162,17 @@ def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):
     said = signed_statement.signed_by(told_by["dave"], "dave", two_faced.keys)
     other = msgspec.structs.replace(said, randomised_by="devices")
     other = signed_statement.sign(other, two_faced.identities["dave"])
-    result = assemble(two_faced.study, two_faced.contract, told_by)
+    result = assemble(two_faced.study, two_faced.job_terms, told_by)
     proof = equivocation.encode_evidence(statements=[told_by["dave"], other])
-    write_result(tmp_path / "result", result, {"dave": proof})
+    write_result(tmp_path / "result", replace(result, evidence={"dave": proof}))
     assert [each.sender for each in verified(tmp_path / "result").equivocated] == ["dave"]
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_change_of_evidence_accuses_another(two_faced, told_by, tmp_path, seed):
-    result = assemble(two_faced.study, two_faced.contract, told_by)
+    result = assemble(two_faced.study, two_faced.job_terms, told_by)
     honest = shown(two_faced, "carol", "alice")
-    write_result(tmp_path / "result", result, {"bob": honest})
+    write_result(tmp_path / "result", replace(result, evidence={"bob": honest}))
     rng = random.Random(seed)
     for _ in range(50):
         (tmp_path / "result" / "evidence" / "bob.evidence").write_bytes(bent(honest, rng))

@@ -19,7 +19,7 @@ from pdml.training.result import ledger_of
 
 def lied(ended, tmp_path, **changes):
     """What is said of a result in which somebody lies; all that a folder can hold of it."""
-    result = assemble(ended.study, ended.contract, ended.tell(**changes))
+    result = assemble(ended.study, ended.job_terms, ended.tell(**changes))
     assert result.problems
     write_result(tmp_path / "lied", result)
     assert not (tmp_path / "lied" / "model.json").exists()
@@ -30,12 +30,12 @@ def heard_but(said, peer, **changes):
     def one(heard):
         return msgspec.structs.replace(heard, **changes) if heard.sender == peer else heard
 
-    return {"heard": [one(heard) for heard in said.heard]}
+    return {"received": [one(heard) for heard in said.received]}
 
 
 def test_a_release_that_nobody_sent_names_who_must_prove_it(ended, tmp_path):
     def lie(said):
-        digests = next(heard.digests for heard in said.heard if heard.sender == "bob")
+        digests = next(heard.digests for heard in said.received if heard.sender == "bob")
         return heard_but(said, "bob", digests=digests[:32] + bytes(32) + digests[64:])
 
     told = lied(ended, tmp_path, alice=lie)
@@ -49,15 +49,15 @@ def test_a_data_set_under_another_name_is_noticed_by_neighbours(ended, tmp_path)
 
 
 def test_distances_that_the_other_end_denies_are_noticed(ended, tmp_path):
-    told = lied(ended, tmp_path, bob=lambda said: heard_but(said, "carol", apart=[0.5] * 3))
+    told = lied(ended, tmp_path, bob=lambda said: heard_but(said, "carol", distances=[0.5] * 3))
     assert "differ about how far apart they were in round 1" in told
 
 
 def test_fewer_records_than_the_study_asks_for_are_noticed(ended, tmp_path):
     def lie(said):
-        terms = ended.contract
+        terms = ended.job_terms
         place = terms.training.server_spec(terms.index("alice"), records=39, epsilons=(1.0,))
-        events = ended.contract.plan.events(place)
+        events = ended.job_terms.plan.events(place)
         return {"records": 39, "events": [event_codec.encode_event(event) for event in events]}
 
     told = lied(ended, tmp_path, alice=lie)
@@ -72,7 +72,7 @@ def test_an_epsilon_that_is_not_on_the_menu_is_noticed(ended, tmp_path):
 @pytest.mark.parametrize(("share", "kept"), [(1.0, True), (1 - 5e-10, True), (1 - 1e-7, False)])
 def test_an_overspent_budget_is_noticed(ended, share, kept):
     """A plan may meet it to the last digit, which machines compute differently."""
-    result = assemble(ended.study, ended.contract, ended.tell())
+    result = assemble(ended.study, ended.job_terms, ended.tell())
     spent = result.result.ledger.row("features", "other servers").epsilon
     tight = replace(ended.study.budget, features_epsilon=share * spent)
     problems = replace(result, study=replace(ended.study, budget=tight)).problems
@@ -82,10 +82,10 @@ def test_an_overspent_budget_is_noticed(ended, share, kept):
 
 def test_whoever_lies_about_itself_alone_is_refused_at_once(ended):
     with pytest.raises(PeerError, match="bob tells another spending than the plan's"):
-        assemble(ended.study, ended.contract, ended.tell(bob={"records": 60}))
+        assemble(ended.study, ended.job_terms, ended.tell(bob={"records": 60}))
     with pytest.raises(InvalidInput, match="got none of dave"):
         signed = ended.tell()
-        assemble(ended.study, ended.contract, {name: signed[name] for name in NAMES[:3]})
+        assemble(ended.study, ended.job_terms, {name: signed[name] for name in NAMES[:3]})
 
 
 @pytest.fixture(params=[False, True], ids=["open plan", "settled plan"])
@@ -110,7 +110,7 @@ def test_earlier_jobs_count_and_cannot_be_left_out(again, tmp_path):
     alone = ledger_of(forgetful, "simulated")
     assert spent > 1.1 * alone.row("features", "other servers").epsilon
     assert load_model(tmp_path / "result" / "model.json").provenance["earlier_releases"] == [2] * 4
-    told = lied(again, tmp_path, bob={"earlier": []})
+    told = lied(again, tmp_path, bob={"earlier_jobs": []})
     assert "bob states a data set with 0 releases before this job" in told
     assert "alice says it was told of 2" in told
 
@@ -119,15 +119,15 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
     """Consistent in itself and cheaper, but not what the others took part in."""
 
     def lie(said):
-        (job,) = said.earlier
+        (job,) = said.earlier_jobs
         plan = job.plan | {"noise_scale": 9.0}
         other = signed_statement.TrainingPlan.from_dict(plan)
-        before = replace(again.contract, job=job.job, plan=other)
+        before = replace(again.job_terms, job=job.job, plan=other)
         place = before.training.server_spec(before.index("bob"), records=50, epsilons=(1.0,))
         spent = replace(other, rounds=2).events(place)
         events = [event_codec.encode_event(event) for event in event_groups.merge_iterates(spent)]
         told = {"plan": plan, "terms": before.digest, "events": events}
-        return {"earlier": [msgspec.structs.replace(job, **told)]}
+        return {"earlier_jobs": [msgspec.structs.replace(job, **told)]}
 
     told = lied(again, tmp_path, bob=lie)
     assert "alice and bob tell of different terms of job job-1" in told
@@ -140,7 +140,7 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
     for bob, epsilon in (("devices", 1.0), ("operator", "inf")):
         said = {name: {"randomised_by": "devices"} for name in NAMES}
         signed = ended.tell(**said | {"bob": {"randomised_by": bob}})
-        result = assemble(ended.study, ended.contract, signed)
+        result = assemble(ended.study, ended.job_terms, signed)
         write_result(tmp_path / bob, result)
         assert verified(tmp_path / bob).ok
         model = load_model(tmp_path / bob / "model.json")
@@ -154,7 +154,7 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
 
 
 def test_noise_of_different_sources_makes_no_result_and_names_who_differs(ended):
-    result = assemble(ended.study, ended.contract, ended.tell())
+    result = assemble(ended.study, ended.job_terms, ended.tell())
     other = msgspec.structs.replace(result.statements["bob"], source="secure")
     mixed = replace(result, statements={**result.statements, "bob": other})
     (flaw,) = [each for each in mixed.problems if "different sources" in each.sentence]

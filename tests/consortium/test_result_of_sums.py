@@ -44,14 +44,14 @@ def test_an_honest_result_is_accepted_and_its_model_is_that_of_the_total(ended):
     assert found.ok and not found.unchecked and found.rounds == 1
     model = load_model(ended.folder / "result" / "model.json")
     place = ended.servers[0].spec
-    expected = sums_fit.weights(ended.rows().sum(axis=0), ended.contract.plan, place)
+    expected = sums_fit.weights(ended.rows().sum(axis=0), ended.job_terms.plan, place)
     np.testing.assert_array_equal(np.column_stack([model.coefficients, model.intercepts]), expected)
 
 
 def test_every_member_makes_the_same_bytes(ended):
     signed = ended.tell()
     backwards = {name: signed[name] for name in reversed(NAMES)}
-    files = files_of(assemble(ended.study, ended.contract, backwards))
+    files = files_of(assemble(ended.study, ended.job_terms, backwards))
     folder = ended.folder / "result"
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
     assert found == files
@@ -181,15 +181,15 @@ def test_near_is_no_more_than_it_says():
 
 def another_row(ended, name):
     """What a masked server would say that sent words of its own choice, to all alike."""
-    payload = masks.words(bytes(32), ended.contract.shape[1]).tobytes()
+    payload = masks.words(bytes(32), ended.job_terms.shape[1]).tobytes()
     digest = bytes.fromhex(wire_messages.hash_of(payload))
 
     def heard(said):
         told = [
             msgspec.structs.replace(each, digests=digest) if each.sender == name else each
-            for each in said.heard
+            for each in said.received
         ]
-        return {"heard": told}
+        return {"received": told}
 
     lies = dict.fromkeys(NAMES, heard)
     lies[name] = {"release": payload, "sent": digest}
@@ -236,7 +236,7 @@ def test_sums_of_an_earlier_job_count_from_the_first_round_on(tmp_path):
     first.close()
     second = Studied(tmp_path, plan=SHORT, job="job-2", settled=False)
     second.run()
-    outcome = assemble(second.study, second.contract, second.tell()).result
+    outcome = assemble(second.study, second.job_terms, second.tell()).result
     spent = outcome.history.spent
     assert before < spent[0] < spent[-1]
     assert spent[-1] == pytest.approx(max(line.epsilon for line in others(outcome.ledger)))

@@ -42,7 +42,7 @@ def test_the_model_is_the_average_of_the_last_releases(ended):
 def test_certainties_are_told_in_digits_that_machines_agree_on(ended):
     """Rounded up, so that nobody is promised more."""
     model = load_model(ended.folder / "result" / "model.json")
-    exact = assemble(ended.study, ended.contract, ended.tell()).result.ledger.rows()
+    exact = assemble(ended.study, ended.job_terms, ended.tell()).result.ledger.rows()
     for told, line in zip(model.privacy["rows"], exact, strict=True):
         assert line.certainty <= told["certainty"] <= min(1.0, line.certainty + 1e-9)
         assert told["certainty"] == round(told["certainty"], 9)
@@ -52,7 +52,7 @@ def test_every_member_makes_the_same_bytes(ended, tmp_path):
     """Statements in any order, another time, another version of pdml, another user's locale."""
     signed = ended.tell()
     backwards = {name: signed[name] for name in reversed(NAMES)}
-    files = files_of(assemble(ended.study, ended.contract, backwards))
+    files = files_of(assemble(ended.study, ended.job_terms, backwards))
     folder = ended.folder / "result"
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
     assert found == files
@@ -65,7 +65,7 @@ def test_every_member_makes_the_same_bytes(ended, tmp_path):
 def test_another_process_finds_the_same_bytes(ended, tmp_path):
     """Nothing depends on the order of sets, the time zone, the locale or what was drawn before."""
     script = (
-        "import sys; from pdml.consortium.verification import verify_result as verify;"
+        "import sys; from pdml.consortium.result_folder import verify_result as verify;"
         "sys.exit(len(verify(sys.argv[1]).problems))"
     )
     elsewhere = {**os.environ, "PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C"}

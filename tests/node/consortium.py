@@ -58,7 +58,7 @@ class Consortium:
         rng = np.random.default_rng(seed)
         terms = {"job": job, "study": study, "plan": plan, "servers": NAMES}
         rows = RowSpec(classes=classes, width=width, menu=(EPSILON,))
-        self.contract = JobTerms(
+        self.job_terms = JobTerms(
             **terms, training=TrainingTerms.over(Graph(len(NAMES), EDGES), rows)
         )
         self.identities, self.keys, self.sealing = {}, {}, {}
@@ -72,8 +72,8 @@ class Consortium:
         codes = labels.codes(rng.integers(classes, size=len(x)), EPSILON, classes)
         self.servers = [
             Server(
-                self.contract.training.server_spec(
-                    self.contract.index(name), records=b - a, epsilons=(EPSILON,)
+                self.job_terms.training.server_spec(
+                    self.job_terms.index(name), records=b - a, epsilons=(EPSILON,)
                 ),
                 x[a:b].copy(),
                 codes[a:b],
@@ -89,7 +89,7 @@ class Consortium:
                 server=self.servers[NAMES.index(name)], dataset=self.dataset.format(name)
             )
             self.parties[name] = Participant(
-                self.contract,
+                self.job_terms,
                 name,
                 held,
                 journal=self.journals[name],
@@ -97,7 +97,7 @@ class Consortium:
                 keys=self.keys,
                 source=self.source,
                 budget=self.budget,
-                shared=self.shared(name) if self.contract.masked else None,
+                shared=self.shared(name) if self.job_terms.masked else None,
             )
         return self.parties[name]
 
@@ -137,7 +137,7 @@ class Consortium:
         commit, or before sending.
         """
         rng = random.Random(seed)
-        rounds = until or self.contract.plan.rounds
+        rounds = until or self.job_terms.plan.rounds
         for name in NAMES:
             self.meet(name)
         while any(self.party(name).round < rounds for name in NAMES):
@@ -160,7 +160,7 @@ class Consortium:
 
     def rows(self):
         """Of sums: what each server would send without masks, in one trust domain."""
-        plan = self.contract.plan
+        plan = self.job_terms.plan
         return np.array(
             [
                 sums_release.release_sums(
@@ -172,5 +172,5 @@ class Consortium:
 
     def by_local_engine(self):
         return local_engine.train(
-            self.contract.graph, local_engine.Run(self.contract.plan, self.servers, self.source)
+            self.job_terms.graph, local_engine.Run(self.job_terms.plan, self.servers, self.source)
         ).released

@@ -230,7 +230,7 @@ class Federation:
             self.homes[name] = self.homes[name].save(data="data")
         self.processes = {}
 
-    def contract(self, job):
+    def job_terms(self, job):
         """Of the study's plan, or of the plan that alice's journal has for the job."""
         return JobTerms.for_study(self.study, self.study.plan or self._plan(job), job)
 
@@ -408,14 +408,14 @@ class Federation:
 
     def statements(self, job, name=None):
         """Everybody's, at ``name``, once they are there: members end a moment apart."""
-        contract = self.contract(job)
+        job_terms = self.job_terms(job)
         self.wait(
             lambda: len(self.signed(job, name)) == len(self.names), what="everybody's statement"
         )
         signed = self.signed(job, name)
         return {
             each: signed_statement.open_statement(
-                signed[each], contract, each, self.study.signing_keys
+                signed[each], job_terms, each, self.study.signing_keys
             )
             for each in self.names
         }
@@ -436,8 +436,8 @@ class Federation:
             return journal.statements(job)
 
     def released(self, job, name=None):
-        contract = self.contract(job)
-        return np.array([said.vector(contract) for said in self.statements(job, name).values()])
+        job_terms = self.job_terms(job)
+        return np.array([said.vector(job_terms) for said in self.statements(job, name).values()])
 
     def servers(self):
         return [home.load_training_data().server for home in self.homes.values()]

@@ -8,14 +8,12 @@ import msgspec
 import numpy as np
 from consortium import EDGES, NAMES, PLAN, Consortium
 
-from pdml.consortium.result_folder import write_result
-from pdml.consortium.signed_counts import SignedCounts, digest_of
-from pdml.consortium.verification import verify_result
+from pdml.consortium.result_folder import verify_result, write_result
+from pdml.consortium.signed_evaluation import SignedCounts, digest_of
 from pdml.mechanisms.count_release import Counting
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.model import load_model
-from pdml.node.job.consistency import KINDS
-from pdml.node.job.job_result import assemble
+from pdml.node.job.job_result import KINDS, assemble
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.study import Study
@@ -80,12 +78,12 @@ class Studied(Consortium):
     def __init__(self, folder, *, plan=PLAN, job="job-1", settled=True, budget=1000, **others):
         super().__init__(folder, plan=plan, job=job, **others)
         self.study = study_of(self.keys, plan=plan, settled=settled, budget=budget)
-        self.contract = JobTerms.for_study(self.study, plan, job)
+        self.job_terms = JobTerms.for_study(self.study, plan, job)
         for i, (name, server) in enumerate(zip(NAMES, self.servers, strict=True)):
             sizes = {"records": server.spec.records, "epsilons": server.spec.epsilons}
             self.servers[i] = replace(
                 server,
-                spec=self.contract.training.server_spec(self.contract.index(name), **sizes),
+                spec=self.job_terms.training.server_spec(self.job_terms.index(name), **sizes),
             )
 
     def tell(self, **changes):
@@ -99,8 +97,9 @@ class Studied(Consortium):
 
     def write(self, folder, evidence=None, **changes):
         """The folder of the result that these statements give."""
-        result = assemble(self.study, self.contract, self.tell(**changes))
-        write_result(folder, result, evidence)
+        signed = self.tell(**changes)
+        result = assemble(self.study, self.job_terms, signed, evidence=evidence or {})
+        write_result(folder, result)
         return result
 
 

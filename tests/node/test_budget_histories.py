@@ -20,7 +20,7 @@ from scipy.stats import norm
 from test_node_evaluation import released
 
 from pdml.accounting.events import IterateReleased
-from pdml.consortium.evaluation_release import evaluate_at_node
+from pdml.consortium.signed_evaluation import evaluate_at_node
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError
 from pdml.mechanisms.count_release import SHIFT
 from pdml.mechanisms.randomness import Secure
@@ -106,13 +106,13 @@ class Operator:
         """Begin or resume; ``further``: do the next round, as far as it needs nobody else."""
         data, home = self.held, self.home
         who, study, known = data.split("-")[0], home.study(), self.jobs.get(job)
-        contract = JobTerms.for_study(study, PLANS[plan], f"{plan}-{job}")
+        job_terms = JobTerms.for_study(study, PLANS[plan], f"{plan}-{job}")
         account = self.left[who][data]
         with closing(home.journal()) as journal:
             try:
                 held = home.load_training_data()
                 party = Participant(
-                    contract,
+                    job_terms,
                     "alice",
                     held,
                     journal=journal,
@@ -124,7 +124,7 @@ class Operator:
             except BudgetExceeded:
                 mine = known[2] if known and known[:2] == (plan, data) else []
                 others = [mu for mu in account if not any(mu is one for one in mine)]
-                cost = [self._cost(event) for event in contract.plan.events(held.server.spec)]
+                cost = [self._cost(event) for event in job_terms.plan.events(held.server.spec)]
                 assert delta(hypot(*others, *cost)) > 0.999 * DELTA, "nothing within is refused"
                 return
             except InvalidInput as error:
@@ -178,9 +178,9 @@ class Operator:
         except JournalError:
             pass  # the disk was full, or the name is taken by another evaluation
         else:
-            counts = (f"{job}-{who}", tuple(told.signed.counts))
+            counts = (f"{job}-{who}", tuple(told.counts))
             if counts not in self.jobs:
-                spent.append(SHIFT / told.signed.stddev)
+                spent.append(SHIFT / told.stddev)
                 self.jobs[counts] = ("", "", [])
         finally:
             self.disk.fails = lambda operation, file: 0

@@ -35,7 +35,7 @@ def test_each_member_is_told_by_its_own_events(made, said):
 
 def test_the_last_word_on_a_data_set_counts_and_includes_what_was_before(made, said):
     first = said[0]
-    again = signed_statement.Earlier(
+    again = signed_statement.EarlierJob(
         job="job-0",
         terms=first.terms,
         study=first.study,
@@ -43,7 +43,7 @@ def test_the_last_word_on_a_data_set_counts_and_includes_what_was_before(made, s
         rounds=SHORT.rounds,
         events=first.events,
     )
-    later = msgspec.structs.replace(first, job="job-2", earlier=[again])
+    later = msgspec.structs.replace(first, job="job-2", earlier_jobs=[again])
     for order in ([first, later], [later, first]):
         (found,) = latest_statements(made.study, order)
         assert (found.job, found.releases) == ("job-2", 2 * SHORT.rounds)

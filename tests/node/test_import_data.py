@@ -162,14 +162,14 @@ def test_the_operators_word_covers_what_was_released_before_it(alice: NodeDirect
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     held = import_table(alice, people(), **how, new_participants=True)
     home = NodeDirectory.open(alice.folder)
-    contract = JobTerms.for_study(home.study(), PLAN, "later")
+    job_terms = JobTerms.for_study(home.study(), PLAN, "later")
     with closing(home.journal()) as journal:
         account = {"journal": journal, "budget": home.study().budget}
-        check_budget(contract, "alice", held, **account)
+        check_budget(job_terms, "alice", held, **account)
         names = {"terms": "", "server": "alice", "source": "secure", "payload": b""}
         journal.release("counted", **names, dataset="the same people", events=[])
         with pytest.raises(InvalidInput, match="would begin with a whole budget"):
-            check_budget(contract, "alice", held, **account)
+            check_budget(job_terms, "alice", held, **account)
     folder = home.path(home.config.data)
     with pytest.raises(InvalidInput, match="would begin with a whole budget"):
         import_frozen(NodeDirectory.open(alice.folder), folder)
@@ -182,10 +182,10 @@ def test_a_training_asks_whatever_was_imported_first(alice: NodeDirectory) -> No
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     held = import_table(alice, people(), **how)
     home = NodeDirectory.open(alice.folder)
-    contract = JobTerms.for_study(home.study(), PLAN, "later")
+    job_terms = JobTerms.for_study(home.study(), PLAN, "later")
     account = {"journal": home.journal(), "budget": home.study().budget}
     with closing(account["journal"]) as journal:
-        check_budget(contract, "alice", held, **account)
+        check_budget(job_terms, "alice", held, **account)
         journal.release(
             "counted",
             terms="",
@@ -196,7 +196,7 @@ def test_a_training_asks_whatever_was_imported_first(alice: NodeDirectory) -> No
             events=[],
         )
         with pytest.raises(InvalidInput, match="would begin with a whole budget") as refused:
-            check_budget(contract, "alice", held, **account)
+            check_budget(job_terms, "alice", held, **account)
         assert public_message(refused.value, "alice") == str(refused.value)  # others hear why,
         assert held.dataset[:12] not in str(refused.value)  # and no digest to try records against
-        check_budget(contract, "alice", replace(held, apart_from={"counted people"}), **account)
+        check_budget(job_terms, "alice", replace(held, apart_from={"counted people"}), **account)

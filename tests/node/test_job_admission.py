@@ -31,16 +31,16 @@ def alice(tmp_path):
 
 def offered(study, job, by="bob"):
     limits = {"resume": True, "start_timeout": 60.0, "round_timeout": 60.0}
-    contract = JobTerms.for_study(study, PLAN, job)
-    return Offer.of(contract, attempt=secrets.token_hex(16), offerer=by, **limits)
+    job_terms = JobTerms.for_study(study, PLAN, job)
+    return Offer.of(job_terms, attempt=secrets.token_hex(16), offerer=by, **limits)
 
 
 def begin(home, study, job, rounds):
     held = home.load_training_data()
     with closing(home.journal()) as journal:
         names = {"server": home.name, "dataset": held.dataset, "source": "secure"}
-        contract = JobTerms.for_study(study, PLAN, job).digest
-        journal.begin(job, terms=contract, sealed=b"", plan="", **names)
+        job_terms = JobTerms.for_study(study, PLAN, job).digest
+        journal.begin(job, terms=job_terms, sealed=b"", plan="", **names)
         for t in range(1, rounds + 1):
             journal.commit(job, t, payload=b"", events=[])
 

@@ -39,9 +39,9 @@ def study(identities, tmp_path_factory):
 
 @pytest.fixture
 def offer(study):
-    contract = JobTerms.for_study(study, PLAN, "june")
+    job_terms = JobTerms.for_study(study, PLAN, "june")
     terms = {"offerer": "alice", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
-    return Offer.of(contract, attempt=secrets.token_hex(16), **terms)
+    return Offer.of(job_terms, attempt=secrets.token_hex(16), **terms)
 
 
 def read(data, identities, sender="alice"):
@@ -84,7 +84,7 @@ def test_an_hour_is_time_enough_to_start(offer, identities):
     assert read(longest.signed(identities["alice"]), identities) == longest
 
 
-def test_its_contract_is_the_one_of_the_node_s_own_study(offer, study):
+def test_its_terms_are_those_of_the_node_s_own_study(offer, study):
     with pytest.raises(InvalidInput, match="the studies differ"):
         offer.make_job_terms(changed(study, title="Another"))
     with pytest.raises(InvalidInput, match="does not make the same terms"):

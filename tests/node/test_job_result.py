@@ -27,7 +27,7 @@ def parts_of(made, sent):
             name=name,
             spec=server.spec,
             released=released,
-            events=made.contract.plan.events(server.spec),
+            events=made.job_terms.plan.events(server.spec),
             randomised_by=DEVICES,
         )
         for name, server, released in zip(NAMES, made.servers, sent, strict=True)
@@ -41,13 +41,13 @@ def made(tmp_path):
 
 @pytest.fixture
 def parts(made):
-    return parts_of(made, [np.ones(made.contract.shape)] * len(NAMES))
+    return parts_of(made, [np.ones(made.job_terms.shape)] * len(NAMES))
 
 
 def result_of(made, parts, **more):
-    distances = [0.1] * (made.contract.plan.rounds - 1)
+    distances = [0.1] * (made.job_terms.plan.rounds - 1)
     return study_result(
-        made.study, made.contract, parts, source="secure", distances=distances, **more
+        made.study, made.job_terms, parts, source="secure", distances=distances, **more
     )
 
 

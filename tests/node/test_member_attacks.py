@@ -207,7 +207,7 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
 
 
 def offer_of(federation, carol, **changes):
-    contract = federation.contract(changes.pop("job", "false"))
+    job_terms = federation.job_terms(changes.pop("job", "false"))
     terms = {
         "attempt": secrets.token_hex(16),
         "offerer": "carol",
@@ -215,7 +215,7 @@ def offer_of(federation, carol, **changes):
         "start_timeout": 5.0,
         "round_timeout": 5.0,
     }
-    return msgspec.structs.replace(requests.Offer.of(contract, **terms), **changes)
+    return msgspec.structs.replace(requests.Offer.of(job_terms, **terms), **changes)
 
 
 def asked(carol, kind, content, whom="alice"):

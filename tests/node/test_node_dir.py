@@ -144,7 +144,7 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
     judge, careless = (
         AdmissionRule(member, alice, committed, each.name) for each in (Secure(), Simulated(1))
     )
-    for contract, who, said in (
+    for job_terms, who, said in (
         (june, judge, "alice knows job june already: resume it"),
         (may, judge, "job may is in alice's journal with other terms"),
         (
@@ -154,7 +154,7 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
         ),
     ):
         with pytest.raises(JournalError, match=said):
-            who.check(Offer.of(contract, attempt=secrets.token_hex(16), **terms))
+            who.check(Offer.of(job_terms, attempt=secrets.token_hex(16), **terms))
     committed.close()
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from disk import FULL, Disk
 from joined import STUDY, join, people, spend
-from scipy.stats import norm
-
-from pdml.consortium.evaluation_release import (
+from pdml.consortium.signed_evaluation import (
     SignedCounts,
     combine_evaluations,
     evaluate_at_node,
     evaluate_study,
 )
+from scipy.stats import norm
+
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
 from pdml.mechanisms.count_release import SHIFT
 from pdml.model.model import Model
@@ -52,23 +52,23 @@ def evaluated(home: NodeDirectory, **changes):
 def test_counts_are_debited_once_and_given_again_not_drawn_again(tmp_path: Path) -> None:
     home = join(tmp_path)
     first, again = evaluated(home), evaluated(home)
-    assert first.signed == again.signed and first.evaluation.source == "secure"
-    line = first.ledger.row("features", "other servers")
+    assert first == again and first.evaluation.source == "secure"
+    line = first.ledger(1e-6).row("features", "other servers")
     assert line.epsilon == pytest.approx(1.0, rel=1e-3)
-    assert first.ledger.row("label", "own server").epsilon == np.inf
+    assert first.ledger(1e-6).row("label", "own server").epsilon == np.inf
     with closing(home.committed()) as journal:
         (job,) = journal.jobs()
         assert (job.job, job.round, len(journal.spent(job.dataset))) == ("checked", 1, 1)
     other = evaluated(home, job="again")
-    assert other.signed.counts != first.signed.counts
-    assert other.ledger.row("features", "other servers").epsilon > 1.3, "two releases"
+    assert other.counts != first.counts
+    assert other.ledger(1e-6).row("features", "other servers").epsilon > 1.3, "two releases"
     (account,) = [each for each in read_status(home).datasets if each.releases]
     assert account.releases == 2
     shuffled = people()
     order = np.random.default_rng(0).permutation(150)
     table = type(shuffled)(columns={n: c[order] for n, c in shuffled.columns.items()})
     third = evaluated(home, job="shuffled", table=table)
-    assert third.ledger.row("features", "other servers").epsilon > 1.6, "the same records"
+    assert third.ledger(1e-6).row("features", "other servers").epsilon > 1.6, "the same records"
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_full_disks_do_not_let_evaluations_past_the_budget(disk, tmp_path, epsil
     seen = []
     for name in names:
         with contextlib.suppress(BudgetExceeded):
-            seen.append(evaluated(NodeDirectory.open(home.folder), job=name, epsilon=1.0).signed)
+            seen.append(evaluated(NodeDirectory.open(home.folder), job=name, epsilon=1.0))
     assert len({tuple(each.counts) for each in seen}) == len(seen) == (4 if epsilon > 2 else 1)
     mu = sqrt(sum(SHIFT**2 / each.stddev**2 for each in seen))
     delta = norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
@@ -200,7 +200,7 @@ def test_records_have_one_account_whatever_a_model_reads_of_them(tmp_path: Path)
     )
     evaluated(home, model=model)
     found = evaluated(home, model=replace(model, encoder=encoder.to_dict()), job="again")
-    assert len(found.signed.spent) == 2
+    assert len(found.spent) == 2
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
@@ -228,10 +228,10 @@ def test_members_files_add_up_and_a_changed_one_is_refused(tmp_path: Path) -> No
     for part, path in zip(parts, paths, strict=True):
         part.save(path)
         assert path.stat().st_mode & 0o777 == 0o600
-    found = combine_evaluations(alice.study(), paths)
+    found = combine_evaluations(alice.study(), paths).evaluation
     assert found.records == 250
     np.testing.assert_allclose(found.counts, sum(part.evaluation.counts for part in parts))
-    assert found.counting.stddev == pytest.approx(np.sqrt(2) * parts[0].signed.stddev)
+    assert found.counting.stddev == pytest.approx(np.sqrt(2) * parts[0].stddev)
     with pytest.raises(DataError, match="alice is in two of the files"):
         combine_evaluations(alice.study(), [paths[0], paths[0]])
     told = json.loads(paths[0].read_text())

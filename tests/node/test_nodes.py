@@ -92,7 +92,7 @@ def test_a_python_user_trains_by_one_call_and_every_member_gathers_the_same(fede
     assert ended.problem == "" and seen and set(seen[-1]) <= set(NAMES)
     federation.all_finished("by-call")
     at_bob = load_job_result(federation.homes["bob"], "by-call")
-    assert (at_bob.job.signed, at_bob.proofs) == (ended.job.signed, {})
+    assert (at_bob.signed, at_bob.evidence) == (ended.signed, {})
     np.testing.assert_array_equal(at_bob.model.coefficients, ended.model.coefficients)
     for job, said in (
         ("by-call", "knows job by-call already"),
@@ -337,7 +337,7 @@ class Hesitant(NodeDaemon):
 
 def digest(federation, job, by, attempt):
     limits = {"resume": False, "start_timeout": 60.0, "round_timeout": 20.0}
-    offer = Offer.of(federation.contract(job), attempt=attempt, offerer=by, **limits)
+    offer = Offer.of(federation.job_terms(job), attempt=attempt, offerer=by, **limits)
     return digest_of(offer.signed(federation.homes[by].identity()))
 
 
@@ -491,14 +491,14 @@ def test_an_offer_that_its_offerer_has_given_up_does_not_stay_open(federation, s
     """Killed before it could accept, and down when the offerer said that it was over."""
     federation.kill("bob")
     terms = {"attempt": secrets.token_hex(16), "job": f"given-up-{state}", "offerer": "alice"}
-    contract = federation.contract(terms["job"])
+    job_terms = federation.job_terms(terms["job"])
     limits = {"start_timeout": 1.0, "round_timeout": 1.0}
     offer = Offer.of(
-        contract, attempt=terms["attempt"], offerer="alice", resume=False, **limits
+        job_terms, attempt=terms["attempt"], offerer="alice", resume=False, **limits
     ).signed(federation.homes["alice"].identity())
     with contextlib.closing(federation.control_db("bob")) as control_db:
         control_db.put(
-            Attempt(**terms, terms=contract.digest, offer=offer, state=state, sentence="")
+            Attempt(**terms, terms=job_terms.digest, offer=offer, state=state, sentence="")
         )
     federation.start("bob")
     federation.wait(lambda: federation.state(terms["attempt"], "bob")[0] in ENDED)
@@ -515,11 +515,13 @@ def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
     others could.
     """
     study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
-    contract = JobTerms.for_study(study, study.plan, "one")
+    job_terms = JobTerms.for_study(study, study.plan, "one")
     once = Ledger(
         (
-            contract.plan.events(
-                contract.training.server_spec(contract.index("alice"), records=40, epsilons=(0.5,))
+            job_terms.plan.events(
+                job_terms.training.server_spec(
+                    job_terms.index("alice"), records=40, epsilons=(0.5,)
+                )
             ),
         ),
         classes=2,

@@ -39,13 +39,13 @@ def with_records(home):
 
 def offered(alice, plan=PLAN, *, job="first", by="bob", signer=None, **changes):
     """An offer as alice's control database has it."""
-    contract = JobTerms.for_study(alice.checked_study(), plan, job)
+    job_terms = JobTerms.for_study(alice.checked_study(), plan, job)
     terms = {"resume": False, "start_timeout": 60.0, "round_timeout": 30.0, "offerer": by}
     offer = msgspec.structs.replace(
-        Offer.of(contract, attempt=secrets.token_hex(16), **terms), **changes
+        Offer.of(job_terms, attempt=secrets.token_hex(16), **terms), **changes
     )
     signed = offer.signed(NodeDirectory.open(alice.folder.parent / (signer or by)).identity())
-    names = {"attempt": offer.attempt, "job": job, "terms": contract.digest, "offerer": by}
+    names = {"attempt": offer.attempt, "job": job, "terms": job_terms.digest, "offerer": by}
     return Attempt(**names, offer=signed, state=OfferState.PENDING, sentence="")
 
 

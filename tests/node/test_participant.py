@@ -97,7 +97,7 @@ def test_a_release_is_debited_in_the_transaction_that_stores_it(consortium):
 @pytest.mark.parametrize("deaths", ["none", "one each", "many"])
 @pytest.mark.parametrize("source", [Simulated(3), Secure()], ids=lambda source: source.name)
 def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source, deaths):
-    """From the servers' own sizes and links, not the contract's, and however often they died."""
+    """From the servers' own sizes and links, not the terms', and however often they died."""
     plan = replace(PLAN, noise_scale=(0.3, 0.1, 0.2, 0.4))
     consortium = Consortium(tmp_path, plan=plan, source=source)
     if deaths == "one each":
@@ -118,24 +118,26 @@ def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source
 def noise_of(consortium, name):
     """(η, [θ(1), θ(2), ...]) that a node drew: what it sent, less what a silent twin computes."""
     party, journal = consortium.party(name), consortium.journals[name]
-    server, contract = party.training_data.server, consortium.contract
-    sealed = journal.sealed(contract.job)
-    purpose = f"{contract.digest} {name}".encode()
+    server, job_terms = party.training_data.server, consortium.job_terms
+    sealed = journal.sealed(job_terms.job)
+    purpose = f"{job_terms.digest} {name}".encode()
     linear = wire_messages.decode_vector(
-        consortium.identities[name].unseal(sealed, purpose), contract.shape
+        consortium.identities[name].unseal(sealed, purpose), job_terms.shape
     )
-    mean = labels.label_mean(server.matrix, server.codes, contract.plan.loss_for(contract.classes))
-    twin = Node(server, replace(contract.plan, noise_scale=0.0), Simulated(0), linear=linear)
+    mean = labels.label_mean(
+        server.matrix, server.codes, job_terms.plan.loss_for(job_terms.classes)
+    )
+    twin = Node(server, replace(job_terms.plan, noise_scale=0.0), Simulated(0), linear=linear)
     state, theta = twin.start(), []
     for t in range(1, party.round + 1):
-        heard = journal.inbox(contract.job, t - 1)
+        heard = journal.inbox(job_terms.job, t - 1)
         others = [
-            wire_messages.decode_vector(heard[peer], contract.shape)
+            wire_messages.decode_vector(heard[peer], job_terms.shape)
             for peer in party.neighbours
             if heard
         ]
         _, point = twin.step(state, others)
-        released = wire_messages.decode_vector(journal.outgoing(contract.job, t), contract.shape)
+        released = wire_messages.decode_vector(journal.outgoing(job_terms.job, t), job_terms.shape)
         theta.append(released - point)
         state = twin.replay(state, others, released)
     return len(NAMES) * (mean - linear), theta
@@ -388,19 +390,19 @@ def test_no_single_bit_can_be_changed_on_the_way(parties, position, bit):
 
 def test_honest_releases_stay_far_below_the_cap(consortium):
     longest = max(np.linalg.norm(released) for released in consortium.run())
-    assert longest < consortium.contract.norm_cap / 10
+    assert longest < consortium.job_terms.norm_cap / 10
 
 
 def pull(made, length):
     """Rounds in which dave sends vectors of ``length`` times the cap, in one direction; who stops,
     and its sentence.
     """
-    contract = made.contract
-    vector = np.zeros(contract.shape)
-    vector[0, 0] = length * contract.norm_cap
+    job_terms = made.job_terms
+    vector = np.zeros(job_terms.shape)
+    vector[0, 0] = length * job_terms.norm_cap
     for name in NAMES:
         made.meet(name)
-    for _ in range(contract.plan.rounds):
+    for _ in range(job_terms.plan.rounds):
         for name in [name for name in NAMES if made.party(name).ready]:
             party = made.party(name)
             try:
@@ -413,7 +415,7 @@ def pull(made, length):
                     terms = {"sender": name, "recipient": peer, "t": t}
                     payload = wire_messages.encode_vector(vector)
                     sent = wire_messages.vector(
-                        contract, made.identities[name], **terms, payload=payload
+                        job_terms, made.identities[name], **terms, payload=payload
                     )
                 made.party(peer).accept(name, sent)
     return "", ""
@@ -453,7 +455,7 @@ def test_a_release_is_no_longer_than_the_recursion_says(tmp_path, penalty, class
     sent = {
         name: [
             wire_messages.decode_vector(
-                made.journals[name].outgoing("job-1", t), made.contract.shape
+                made.journals[name].outgoing("job-1", t), made.job_terms.shape
             )
             for t in range(1, 13)
         ]
@@ -461,11 +463,11 @@ def test_a_release_is_no_longer_than_the_recursion_says(tmp_path, penalty, class
     }
     for server, pulled, bound in bounds:
         t = rounds[server]
-        own, near = sent[server], [sent[peer] for peer in made.contract.neighbours(server)]
+        own, near = sent[server], [sent[peer] for peer in made.job_terms.neighbours(server)]
         dual = sum(penalty * (own[s] - other[s]) for s in range(t) for other in near)
         target = sum(penalty * (own[t - 1] + other[t - 1]) for other in near) - dual
         assert pulled == pytest.approx(np.linalg.norm(target))
-        assert np.linalg.norm(own[t]) < bound < made.contract.norm_cap
+        assert np.linalg.norm(own[t]) < bound < made.job_terms.norm_cap
         rounds[server] += 1
     made.close()
 
@@ -474,7 +476,7 @@ def test_releases_of_any_loss_have_a_cap(tmp_path):
     """The square loss has no bounded slope; at 0 it is that of the label."""
     made = Consortium(tmp_path, plan=replace(PLAN, loss="square"))
     longest = max(np.linalg.norm(released) for released in made.run())
-    assert longest < made.contract.norm_cap / 10 < np.inf
+    assert longest < made.job_terms.norm_cap / 10 < np.inf
     made.close()
 
 
@@ -484,7 +486,7 @@ def test_the_inner_state_is_sealed_and_then_gone(consortium, tmp_path):
     linear, sealed = wire_messages.encode_vector(party._node.linear), journal.sealed("job-1")
     files = [tmp_path / "alice.db", tmp_path / "alice.db-wal"]
     assert not any(linear in path.read_bytes() for path in files if path.exists())
-    purpose = f"{consortium.contract.digest} alice".encode()
+    purpose = f"{consortium.job_terms.digest} alice".encode()
     assert consortium.identities["alice"].unseal(sealed, purpose) == linear
     for key, other in (("bob", purpose), ("alice", purpose[:-1])):
         with pytest.raises(InvalidInput, match="cannot be opened"):
@@ -532,7 +534,7 @@ def test_records_of_another_place_and_unknown_names_are_refused(consortium):
     ):
         consortium.party("alice")
     with pytest.raises(InvalidInput, match="server must be one of alice, bob, carol, dave, got"):
-        consortium.contract.index("mallory")
+        consortium.job_terms.index("mallory")
 
 
 def test_an_exchange_that_has_not_begun_has_cost_nothing(tmp_path):
@@ -549,7 +551,7 @@ def test_a_neighbour_whose_key_is_not_known_is_refused(consortium):
         consortium.party("alice")
 
 
-def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
+def test_other_terms_under_the_same_name_is_refused(consortium, tmp_path):
     consortium.run(until=2)
     consortium.close()
     other = Consortium(tmp_path, plan=replace(PLAN, penalty=0.2))

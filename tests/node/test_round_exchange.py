@@ -207,7 +207,7 @@ def test_a_neighbour_that_falls_silent_is_named(consortium):
         [] if sender == "carol" and consortium.party("carol").round >= 4 else [data]
     )
     ended = air.run()
-    neighbours = consortium.contract.neighbours("carol")
+    neighbours = consortium.job_terms.neighbours("carol")
     assert any(
         re.search(r"for carol( \(which .*\))? to send their release of round", str(ended[name]))
         for name in neighbours

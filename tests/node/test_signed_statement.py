@@ -35,7 +35,7 @@ def consortium(tmp_path):
 
 def opened(consortium, name):
     said = consortium.party(name).statement()
-    return open_statement(said, consortium.contract, name, consortium.keys)
+    return open_statement(said, consortium.job_terms, name, consortium.keys)
 
 
 def changed(consortium, name="bob", *, key="", **changes):
@@ -47,11 +47,11 @@ def changed(consortium, name="bob", *, key="", **changes):
 def test_a_statement_tells_what_was_sent_and_heard(ended):
     said = {name: opened(ended, name) for name in NAMES}
     for name in NAMES:
-        vector = said[name].vector(ended.contract)
+        vector = said[name].vector(ended.job_terms)
         np.testing.assert_array_equal(vector, ended.party(name).released)
-        for heard in said[name].heard:
+        for heard in said[name].received:
             assert heard.digests == said[heard.sender].sent
-            assert (heard.dataset, heard.before) == (said[heard.sender].dataset, 0)
+            assert (heard.dataset, heard.earlier_releases) == (said[heard.sender].dataset, 0)
         for t in range(1, PLAN.rounds + 1):
             payload = ended.journals[name].outgoing("job-1", t)
             assert digest_of(said[name].sent, t) == wire_messages.hash_of(payload)
@@ -60,9 +60,9 @@ def test_a_statement_tells_what_was_sent_and_heard(ended):
 def test_both_ends_of_a_link_tell_the_same_distances(ended):
     said = {name: opened(ended, name) for name in NAMES}
     for name in NAMES:
-        for heard in said[name].heard:
-            (back,) = [other for other in said[heard.sender].heard if other.sender == name]
-            assert heard.apart == back.apart
+        for heard in said[name].received:
+            (back,) = [other for other in said[heard.sender].received if other.sender == name]
+            assert heard.distances == back.distances
 
 
 def test_it_is_the_same_after_a_crash_and_after_the_job(consortium):
@@ -79,7 +79,7 @@ def test_finishing_leaves_a_statement(consortium):
     consortium.run()
     consortium.party("bob").finish()
     (said,) = consortium.journals["bob"].statements("job-1").values()
-    open_statement(said, consortium.contract, "bob", consortium.keys)
+    open_statement(said, consortium.job_terms, "bob", consortium.keys)
 
 
 def test_it_waits_for_the_last_release_of_every_neighbour(consortium):
@@ -100,9 +100,9 @@ def test_earlier_jobs_are_told_with_what_they_spent(tmp_path):
     second = Consortium(tmp_path, job="job-2")
     second.run()
     said = opened(second, "alice")
-    assert [(job.job, job.rounds) for job in said.earlier] == [("job-1", 7)]
-    assert {heard.before for heard in opened(second, "bob").heard} == {7}
-    told = Ledger(((*said.spent_before, *said.spent),))
+    assert [(job.job, job.rounds) for job in said.earlier_jobs] == [("job-1", 7)]
+    assert {heard.earlier_releases for heard in opened(second, "bob").received} == {7}
+    told = Ledger(((*said.earlier_spending, *said.spent),))
     spent = Ledger((second.journals["alice"].spent("data of alice"),))
     for data in ("label", "features"):
         line = told.row(data, "other servers").epsilon
@@ -124,7 +124,7 @@ def bent(said, *, event=0, **changes):
 
 
 def heard_but(said, **changes):
-    first, *others = said.heard
+    first, *others = said.received
     return [msgspec.structs.replace(first, **changes), *others]
 
 
@@ -147,12 +147,12 @@ def heard_but(said, **changes):
         (lambda s: {"events": [*s.events, s.events[-1]]}, "14 events"),
         (lambda s: {"sent": s.sent[:-32]}, "in each of 12 rounds"),
         (lambda s: {"sent": s.sent + s.sent}, "in each of 12 rounds"),
-        (lambda s: {"heard": s.heard[:1]}, "from others than its neighbours"),
-        (lambda s: {"heard": s.heard[::-1]}, "from others than its neighbours"),
-        (lambda s: {"heard": heard_but(s, digests=b"")}, "in each of 12 rounds"),
-        (lambda s: {"heard": heard_but(s, apart=[])}, "in each of 12 rounds"),
-        (lambda s: {"heard": heard_but(s, apart=[1e300] * 12)}, "distances that no honest"),
-        (lambda s: {"heard": heard_but(s, apart=[float("nan")] * 12)}, "distances"),
+        (lambda s: {"received": s.received[:1]}, "from others than its neighbours"),
+        (lambda s: {"received": s.received[::-1]}, "from others than its neighbours"),
+        (lambda s: {"received": heard_but(s, digests=b"")}, "in each of 12 rounds"),
+        (lambda s: {"received": heard_but(s, distances=[])}, "in each of 12 rounds"),
+        (lambda s: {"received": heard_but(s, distances=[1e300] * 12)}, "distances that no honest"),
+        (lambda s: {"received": heard_but(s, distances=[float("nan")] * 12)}, "distances"),
         (lambda s: {"release": s.release[:-8]}, "24 bytes"),
         (lambda s: {"release": np.full(4, np.nan).tobytes()}, "no honest node"),
         (lambda s: {"release": np.full(4, 1e200).tobytes()}, "no honest node"),
@@ -173,7 +173,7 @@ def heard_but(said, **changes):
 def test_what_no_honest_node_would_say_is_refused_by_name(ended, lie, said):
     data = changed(ended, **lie(opened(ended, "bob")))
     with pytest.raises(PeerError, match=rf"^bob .*{said}"):
-        open_statement(data, ended.contract, "bob", ended.keys)
+        open_statement(data, ended.job_terms, "bob", ended.keys)
 
 
 @pytest.fixture(scope="module")
@@ -206,14 +206,14 @@ def again(tmp_path_factory):
     ],
 )
 def test_earlier_jobs_cannot_be_told_cheaper(again, lie, said):
-    (earlier,) = opened(again, "bob").earlier
-    data = changed(again, earlier=[msgspec.structs.replace(earlier, **lie)])
+    (earlier,) = opened(again, "bob").earlier_jobs
+    data = changed(again, earlier_jobs=[msgspec.structs.replace(earlier, **lie)])
     with pytest.raises(PeerError, match=rf"^bob .*{said}"):
-        open_statement(data, again.contract, "bob", again.keys)
+        open_statement(data, again.job_terms, "bob", again.keys)
 
 
 def test_no_earlier_job_is_told_twice_or_without_end(again):
-    (earlier,) = opened(again, "bob").earlier
+    (earlier,) = opened(again, "bob").earlier_jobs
     endless = [msgspec.structs.replace(earlier, rounds=10**6)]
     for told, said in (
         ([earlier] * 2, "twice"),
@@ -221,17 +221,17 @@ def test_no_earlier_job_is_told_twice_or_without_end(again):
         (endless, "more earlier rounds"),
     ):
         with pytest.raises(PeerError, match=said):
-            open_statement(changed(again, earlier=told), again.contract, "bob", again.keys)
+            open_statement(changed(again, earlier_jobs=told), again.job_terms, "bob", again.keys)
 
 
 def test_nobody_states_for_another(ended):
     with pytest.raises(PeerError, match="the statement of bob is not signed by it"):
-        open_statement(changed(ended, key="carol"), ended.contract, "bob", ended.keys)
+        open_statement(changed(ended, key="carol"), ended.job_terms, "bob", ended.keys)
     with pytest.raises(PeerError, match="the statement of alice is not signed by it"):
-        open_statement(changed(ended), ended.contract, "alice", ended.keys)
+        open_statement(changed(ended), ended.job_terms, "alice", ended.keys)
     without = {name: key for name, key in ended.keys.items() if name != "bob"}
     with pytest.raises(PeerError, match="the statement of bob is not signed by it"):
-        open_statement(changed(ended), ended.contract, "bob", without)
+        open_statement(changed(ended), ended.job_terms, "bob", without)
 
 
 def test_a_statement_has_one_spelling(ended):
@@ -240,12 +240,12 @@ def test_a_statement_has_one_spelling(ended):
     assert content[0] == 0xDE  # a map of up to 65,535 fields, as msgpack writes 17 of them
     data = signed(ended, msgspec.Raw(b"\xdf\0\0" + content[1:]))
     with pytest.raises(PeerError, match="in another way"):
-        open_statement(data, ended.contract, "bob", ended.keys)
+        open_statement(data, ended.job_terms, "bob", ended.keys)
 
 
 def test_it_is_measured_before_it_is_parsed(ended):
     with pytest.raises(PeerError, match="bob made a statement of 64,000,000 bytes"):
-        open_statement(bytes(64_000_000), ended.contract, "bob", ended.keys)
+        open_statement(bytes(64_000_000), ended.job_terms, "bob", ended.keys)
 
 
 def test_two_different_statements_prove_who_made_them(consortium):
@@ -258,7 +258,7 @@ def test_two_different_statements_prove_who_made_them(consortium):
     with pytest.raises(Equivocation, match="bob made two different statements") as caught:
         alice.store_statement("bob", changed(consortium, randomised_by="operator"))
     found = equivocation.verify_evidence(
-        caught.value.evidence, consortium.contract.digest, consortium.keys
+        caught.value.evidence, consortium.job_terms.digest, consortium.keys
     )
     assert found.sender == caught.value.peer == "bob"
 
@@ -275,11 +275,11 @@ def test_two_different_releases_prove_who_sent_them(consortium):
             "bob", wire_messages._signed(consortium.identities["bob"], other)
         )
     proof = caught.value.evidence
-    found = equivocation.verify_evidence(proof, consortium.contract.digest, consortium.keys)
+    found = equivocation.verify_evidence(proof, consortium.job_terms.digest, consortium.keys)
     assert (found.sender, found.round) == ("bob", 1) == (caught.value.peer, caught.value.round)
     with pytest.raises(PeerError, match="not signed by it"):
         keys = consortium.keys | {"bob": consortium.keys["carol"]}
-        equivocation.verify_evidence(proof, consortium.contract.digest, keys)
+        equivocation.verify_evidence(proof, consortium.job_terms.digest, keys)
     with pytest.raises(PeerError, match="another job"):
         equivocation.verify_evidence(proof, "6" * 64, consortium.keys)
 
@@ -301,12 +301,12 @@ PLANS = st.sampled_from([*PLAN.to_dict()])
 def test_whatever_a_member_signs_ends_in_one_sentence_if_not_in_a_statement(again, changes, plan):
     """Never a traceback: any value in any place, any settings in the plan of an earlier job."""
     said = msgspec.to_builtins(opened(again, "bob"), builtin_types=(bytes,))
-    (earlier,) = said["earlier"]
+    (earlier,) = said["earlier_jobs"]
     before = earlier | {"plan": earlier["plan"] | plan}
-    lies = [said | changes, said | {"plan": said["plan"] | plan}, said | {"earlier": [before]}]
+    lies = [said | changes, said | {"plan": said["plan"] | plan}, said | {"earlier_jobs": [before]}]
     for lie in lies:
         try:
-            open_statement(signed(again, lie), again.contract, "bob", again.keys)
+            open_statement(signed(again, lie), again.job_terms, "bob", again.keys)
         except PeerError as error:
             assert str(error).startswith("bob ")
 
@@ -321,10 +321,10 @@ def test_a_list_without_end_is_refused_before_it_is_built(ended):
     """A million empty events take a byte each in msgpack, and 64 MB as tables."""
     said = msgspec.to_builtins(opened(ended, "bob"), builtin_types=(bytes,))
     data = signed(ended, said | {"events": [{}] * 1_000_000})
-    assert len(data) < signed_statement.most_bytes(ended.contract, "bob")
+    assert len(data) < signed_statement.most_bytes(ended.job_terms, "bob")
     tracemalloc.start()
     with pytest.raises(PeerError, match="`array` of length <= 20001"):
-        open_statement(data, ended.contract, "bob", ended.keys)
+        open_statement(data, ended.job_terms, "bob", ended.keys)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 4 * len(data)
@@ -334,17 +334,17 @@ def test_two_statements_prove_something_of_one_job_in_one_spelling(ended):
     elsewhere = changed(ended, terms="6" * 64)
     proof = equivocation.encode_evidence(statements=[ended.party("bob").statement(), elsewhere])
     with pytest.raises(PeerError, match="the statements of bob are about another job"):
-        equivocation.verify_evidence(proof, ended.contract.digest, ended.keys)
+        equivocation.verify_evidence(proof, ended.job_terms.digest, ended.keys)
     head = len(equivocation._DOMAIN)
     assert proof[head] == 0x82  # a map of two in one byte; here in three
     with pytest.raises(PeerError, match="evidence in another spelling"):
         equivocation.verify_evidence(
-            proof[:head] + b"\xde\x00\x02" + proof[head + 1 :], ended.contract.digest, ended.keys
+            proof[:head] + b"\xde\x00\x02" + proof[head + 1 :], ended.job_terms.digest, ended.keys
         )
 
 
 def test_a_job_that_is_not_in_the_journal_is_not_told_of(ended):
-    other = replace(ended.contract, job="job-9")
+    other = replace(ended.job_terms, job="job-9")
     held, journal = ended.party("alice").training_data, ended.journals["alice"]
     with pytest.raises(JournalError, match="job job-9 is not in the journal of alice"):
         statements.build(other, "alice", held, journal, alias="a")

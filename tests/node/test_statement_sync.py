@@ -34,7 +34,7 @@ def clock():
 
 @pytest.fixture
 def terms(tmp_path):
-    return Consortium(tmp_path).contract
+    return Consortium(tmp_path).job_terms
 
 
 def gathered(terms, clock, say, *, most=100_000):

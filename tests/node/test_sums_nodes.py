@@ -350,9 +350,9 @@ def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation
         if masked(federation):
             part = [np.frombuffer(before[name], dtype="<u8") for name in ("alice", "bob")]
             places = [server.spec for server in federation.servers()[:2]]
-            contract = federation.contract("missing")
+            job_terms = federation.job_terms("missing")
             assert sums_participant.inconsistent_with_record_counts(
-                (part[0] + part[1]).view(np.int64), contract, places
+                (part[0] + part[1]).view(np.int64), job_terms, places
             )
         carol.mute = False
         federation.train("missing", resume=True)
@@ -444,11 +444,11 @@ def test_who_sends_two_rows_is_proved_to_everybody(federation):
 def test_no_secret_of_a_finished_job_is_left(federation):
     """Of the pairs' seeds and the rows that were heard nothing is on disk."""
     federation.wait(lambda: all(federation.finished("first", name) for name in NAMES))
-    contract = federation.contract("first")
+    job_terms = federation.job_terms("first")
     for name in NAMES:
         home = federation.homes[name]
         shared = home.shared(federation.study)
-        secret = [*shared.values(), *sums_participant.mask_seeds(contract, name, shared).values()]
+        secret = [*shared.values(), *sums_participant.mask_seeds(job_terms, name, shared).values()]
         content = b"".join(p.read_bytes() for p in home.folder.glob("*.db*"))
         assert not any(each in content or each.hex().encode() in content for each in secret)
         with pytest.raises(Exception, match="finished"), federation.journal(name) as journal:

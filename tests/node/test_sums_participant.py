@@ -62,9 +62,9 @@ def test_the_total_is_that_of_one_trust_domain_to_the_bit(made, plan, classes):
 
 def test_everybody_hears_everybody_whatever_the_links_of_the_study(made):
     consortium = made(MASKED)
-    assert (1, 3) not in consortium.contract.links.edges  # bob and dave
-    assert consortium.contract.neighbours("bob") == ("alice", "carol", "dave")
-    terms = consortium.contract
+    assert (1, 3) not in consortium.job_terms.links.edges  # bob and dave
+    assert consortium.job_terms.neighbours("bob") == ("alice", "carol", "dave")
+    terms = consortium.job_terms
     bob = terms.index("bob")
     assert terms.training.server_spec(bob, records=9, epsilons=[1.0]).degree == 2
 
@@ -176,9 +176,9 @@ def test_no_mask_serves_twice(made):
     np.testing.assert_array_equal(first.rows(), second.rows())
     counts = np.bincount(((one - other) >> np.uint64(60)).astype(int), minlength=16)
     assert chisquare(counts).pvalue > 1e-6
-    alike = replace(second.contract, study="6" * 64)
+    alike = replace(second.job_terms, study="6" * 64)
     assert sums_participant.mask_seeds(
-        second.contract, "alice", second.shared("alice")
+        second.job_terms, "alice", second.shared("alice")
     ) != sums_participant.mask_seeds(alike, "alice", second.shared("alice"))
 
 
@@ -191,7 +191,7 @@ def test_a_coalition_of_k_sees_the_total_of_the_others_and_nothing_smaller(made)
     for i, honest in enumerate(("alice", "bob")):
         found = sent[i, 0]
         for liar in ("carol", "dave"):
-            seed = sums_participant.mask_seeds(consortium.contract, liar, consortium.shared(liar))[
+            seed = sums_participant.mask_seeds(consortium.job_terms, liar, consortium.shared(liar))[
                 honest
             ]
             found = found - masks.words(seed, found.size)
@@ -207,11 +207,11 @@ def test_its_own_row_is_read_back_by_its_owner_alone(made):
     sent, rows = consortium.run(), consortium.rows()
     for i, name in enumerate(NAMES):
         shared = consortium.shared(name)
-        found = sums_participant.remove_masks(sent[i, 0], consortium.contract, name, shared)
+        found = sums_participant.remove_masks(sent[i, 0], consortium.job_terms, name, shared)
         np.testing.assert_array_equal(found, rows[i])
         with pytest.raises(InvalidInput, match="has no secret in common with"):
             others = consortium.shared(NAMES[i - 1])
-            sums_participant.remove_masks(sent[i, 0], consortium.contract, name, others)
+            sums_participant.remove_masks(sent[i, 0], consortium.job_terms, name, others)
 
 
 def test_two_keys_have_one_secret_and_no_third_has_it(tmp_path):
@@ -298,7 +298,7 @@ def test_a_sum_out_of_range_is_refused_unless_masks_hide_it(made, number):
         )
     assert (
         wire_messages.describe_defect(
-            row.view(np.uint64), replace(consortium.contract, plan=MASKED)
+            row.view(np.uint64), replace(consortium.job_terms, plan=MASKED)
         )
         == ""
     )
@@ -328,7 +328,7 @@ def test_whoever_sends_two_rows_is_proved_to_have_done_so(made, plan):
     with pytest.raises(Equivocation) as caught:
         consortium.party("alice").accept("carol", other)
     proved = equivocation.verify_evidence(
-        caught.value.evidence, consortium.contract.digest, consortium.keys
+        caught.value.evidence, consortium.job_terms.digest, consortium.keys
     )
     assert (proved.sender, proved.round) == ("carol", 1)
 
@@ -342,9 +342,9 @@ def test_a_statement_tells_the_row_that_was_sent_and_no_distances(made, plan):
     sent = consortium.run()
     for i, name in enumerate(NAMES):
         data = consortium.party(name).statement()
-        said = signed_statement.open_statement(data, consortium.contract, name, consortium.keys)
-        np.testing.assert_array_equal(said.vector(consortium.contract), sent[i])
-        assert [heard.apart for heard in said.heard] == [[], [], []]
+        said = signed_statement.open_statement(data, consortium.job_terms, name, consortium.keys)
+        np.testing.assert_array_equal(said.vector(consortium.job_terms), sent[i])
+        assert [heard.distances for heard in said.received] == [[], [], []]
         assert isinstance(said.spent[0], SumsReleased) and len(said.spent) == 1
 
 
@@ -359,10 +359,10 @@ def test_a_statement_that_cannot_be_is_refused(made):
             msgspec.structs.replace(said, **changes), consortium.identities["carol"]
         )
         with pytest.raises(PeerError, match=match):
-            signed_statement.open_statement(lie, consortium.contract, "carol", consortium.keys)
+            signed_statement.open_statement(lie, consortium.job_terms, "carol", consortium.keys)
 
     def row(at, number):
-        values = said.vector(consortium.contract).copy()
+        values = said.vector(consortium.job_terms).copy()
         values[0, at] = number
         payload = wire_messages.encode_vector(values, "<i8")
         return {"release": payload, "sent": bytes.fromhex(wire_messages.hash_of(payload))}
@@ -372,8 +372,8 @@ def test_a_statement_that_cannot_be_is_refused(made):
     refused("no honest node", **row(0, 2**24 * (60 + 31)))  # 60 records and 10 sigma
     refused("no honest node", **row(-1, 2**24 * 60))  # V of 60 records at epsilon 1 is 12.8
     refused("no honest node", records=61)
-    distances = [msgspec.structs.replace(heard, apart=[1.0]) for heard in said.heard]
-    refused("does not tell what it sent and heard", heard=distances)
+    distances = [msgspec.structs.replace(heard, distances=[1.0]) for heard in said.received]
+    refused("does not tell what it sent and heard", received=distances)
     refused("another spending than the plan's", events=[])
 
 
@@ -383,7 +383,7 @@ def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
     sent = consortium.run()
     places = [server.spec for server in consortium.servers]
     assert not sums_participant.inconsistent_with_record_counts(
-        total(sent.view(np.uint64)), consortium.contract, places
+        total(sent.view(np.uint64)), consortium.job_terms, places
     )
     for wrong in ("garbage", "one record more", "sign"):
         bad = sent.copy().view(np.uint64)
@@ -393,11 +393,11 @@ def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
             bad[2, 0, -1] += np.uint64(2**24)
         else:
             seeds = sums_participant.mask_seeds(
-                consortium.contract, "carol", consortium.shared("carol")
+                consortium.job_terms, "carol", consortium.shared("carol")
             )
             bad[2, 0] += np.uint64(2) * masks.words(seeds["alice"], SIZE)
         assert sums_participant.inconsistent_with_record_counts(
-            total(bad), consortium.contract, places
+            total(bad), consortium.job_terms, places
         )
 
 
@@ -405,17 +405,18 @@ def test_a_masked_lie_shows_in_the_total_and_names_nobody(made, plan):
 
 
 def test_terms_that_cannot_be_are_refused(made):
-    contract = made(SUMS).contract
+    job_terms = made(SUMS).job_terms
     with pytest.raises(InvalidInput, match="colluding must be below the number of servers, 4"):
-        replace(contract, plan=replace(MASKED, colluding=4))
+        replace(job_terms, plan=replace(MASKED, colluding=4))
     wide, widest = (
-        replace(contract.training, rows=RowSpec(width=width, menu=(1.0,))) for width in (1023, 1022)
+        replace(job_terms.training, rows=RowSpec(width=width, menu=(1.0,)))
+        for width in (1023, 1022)
     )
     with pytest.raises(InvalidInput, match="method must be 'rounds' for 1023 columns"):
-        replace(contract, training=wide)
-    assert replace(contract, training=widest).shape[1] <= MOST_NUMBERS
-    assert replace(contract, training=wide, plan=PLAN).shape == (1, 1023)
-    assert contract.digest != replace(contract, plan=MASKED).digest
+        replace(job_terms, training=wide)
+    assert replace(job_terms, training=widest).shape[1] <= MOST_NUMBERS
+    assert replace(job_terms, training=wide, plan=PLAN).shape == (1, 1023)
+    assert job_terms.digest != replace(job_terms, plan=MASKED).digest
 
 
 @KINDS
@@ -427,10 +428,12 @@ def test_jobs_of_both_methods_follow_one_another_and_statements_tell_them(made, 
         for name in NAMES:
             data = consortium.party(name).statement()
             consortium.party(name).finish()
-            said = signed_statement.open_statement(data, consortium.contract, name, consortium.keys)
+            said = signed_statement.open_statement(
+                data, consortium.job_terms, name, consortium.keys
+            )
         consortium.close()
-    assert [(each.job, each.rounds) for each in said.earlier] == [("job-1", 1), ("job-2", 3)]
-    assert said.before == 4
+    assert [(each.job, each.rounds) for each in said.earlier_jobs] == [("job-1", 1), ("job-2", 3)]
+    assert said.earlier_releases == 4
 
 
 def test_a_budget_that_sums_exceed_is_refused_before_anything_is_released(made):
@@ -452,7 +455,7 @@ def test_the_journal_of_a_masked_job_holds_nothing_to_open(made):
     """No inner state is kept: what is sealed is empty, and what a restart needs are the bytes."""
     consortium = made(MASKED)
     consortium.run()
-    purpose = f"{consortium.contract.digest} alice".encode()
+    purpose = f"{consortium.job_terms.digest} alice".encode()
     sealed = consortium.journals["alice"].sealed("job-1")
     assert consortium.identities["alice"].unseal(sealed, purpose) == b""
     with sqlite3.connect(consortium.folder / "alice.db") as db:

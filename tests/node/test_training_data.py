@@ -32,7 +32,7 @@ def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
         {},
     ],
 )
-def test_a_study_with_limits_has_contracts(changes):
+def test_a_study_with_limits_has_terms(changes):
     assert JobTerms.for_study(replace(study_of(), **changes), PLAN, "job").job == "job"
 
 

@@ -16,7 +16,7 @@ STORED = Path(__file__).parents[1] / "vectors" / "result-1" / "report.html"
 def page(tmp_path_factory):
     made = Studied(tmp_path_factory.mktemp("page"), plan=SHORT)
     made.run()
-    drawn = result_page(assemble(made.study, made.contract, made.tell()))
+    drawn = result_page(assemble(made.study, made.job_terms, made.tell()))
     made.close()
     return drawn
 

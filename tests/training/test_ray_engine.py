@@ -53,7 +53,7 @@ def left(cluster):
 @pytest.fixture
 def run(tmp_path):
     made = Consortium(tmp_path)
-    return made.contract.graph, local_engine.Run(made.contract.plan, made.servers, made.source)
+    return made.job_terms.graph, local_engine.Run(made.job_terms.plan, made.servers, made.source)
 
 
 def test_it_is_the_local_engine_to_the_bit(cluster, run):
@@ -92,7 +92,7 @@ def test_a_zero_that_actors_release_has_no_sign(cluster, tmp_path):
     run = local_engine.Run(SILENT, made.servers, made.source)
     shards = engine.shards_of(run, 2)
     keep = lambda t, released, _: seen.append(released.copy())  # noqa: E731
-    engine.train(made.contract.graph, SILENT, made.source, shards, observe=keep)
+    engine.train(made.job_terms.graph, SILENT, made.source, shards, observe=keep)
     assert without_sign(seen)
 
 

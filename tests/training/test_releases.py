@@ -28,7 +28,7 @@ def test_the_local_engine_and_sweeps(tmp_path, use_numba):
     run = local_engine.Run(SILENT, made.servers, made.source)
     seen = []
     local_engine.sweep(
-        made.contract.graph,
+        made.job_terms.graph,
         [run, run],
         observe=lambda t, released, point: seen.append(released.copy()),
         use_numba=use_numba,
@@ -51,7 +51,7 @@ def test_a_node(tmp_path, use_numba):
 def test_what_parties_send_and_keep(tmp_path):
     made = faint(tmp_path)
     made.run()
-    shape = made.contract.shape
+    shape = made.job_terms.shape
     kept = []
     for name in NAMES:
         sent = (made.journals[name].outgoing("job-1", t) for t in range(1, SILENT.rounds + 1))

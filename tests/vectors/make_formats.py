@@ -24,11 +24,9 @@ from reporting import make_report
 from results import SHORT, Studied
 
 from pdml import Budget, Encoding, PDMLClassifier, TrainingPlan
-from pdml.accounting import Ledger
 from pdml.collector.intake.report_rules import collection_id
 from pdml.collector.storage.sqlite import SqliteStore
-from pdml.consortium.evaluation_release import NodeEvaluation
-from pdml.consortium.signed_counts import SignedCounts
+from pdml.consortium.signed_evaluation import SignedCounts
 from pdml.device import receipt as receipts
 from pdml.device.memo import Memo
 from pdml.device.simulated_participants import Origin
@@ -82,18 +80,18 @@ def consortium_in(folder: Path) -> Consortium:
 def of_nodes(place: Path) -> None:
     made = consortium_in(place)
     made.run()
-    alice, bob, contract = made.party("alice"), made.party("bob"), made.contract
+    alice, bob, job_terms = made.party("alice"), made.party("bob"), made.job_terms
     keep("consortium.toml", template.plain(made.study))
     keep("training-message-1.vector", alice.message("bob", 2))
     keep("training-message-1.hello", alice.hello("bob"))
     terms = {"attempt": "7" * 32, "offerer": "alice", "resume": False}
-    offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=60.0)
+    offer = Offer.of(job_terms, **terms, start_timeout=60.0, round_timeout=60.0)
     keep("offer-1.msgpack", offer.signed(made.identities["alice"]))
     keep("statement-1.statement", alice.statement())
     who = {"sender": "bob", "t": 1}
     faces = [
         wire_messages.vector(
-            contract,
+            job_terms,
             made.identities["bob"],
             **who,
             recipient=name,
@@ -102,7 +100,7 @@ def of_nodes(place: Path) -> None:
         for name, values in (("alice", np.zeros((1, WIDTH))), ("carol", np.ones((1, WIDTH))))
     ]
     said = [
-        wire_messages.open_vector(face, contract, peer="bob", me=name, keys=made.keys)[0]
+        wire_messages.open_vector(face, job_terms, peer="bob", me=name, keys=made.keys)[0]
         for face, name in zip(faces, ("alice", "carol"), strict=True)
     ]
     keep(
@@ -131,7 +129,7 @@ def of_sealing(place: Path) -> None:
     made, bob = consortium_in(place), SealingKey.create(place / "receiver.sealing")
     alice = (made.identities["alice"], SealingKey.create(place / "sender.sealing"))
     sealer = Sealer("alice", *alice, signing=made.keys, sealing={"bob": bob.public})
-    context = Context(made.contract.study, "", "question", "alice", "bob", "1" * 32)
+    context = Context(made.job_terms.study, "", "question", "alice", "bob", "1" * 32)
     keep("sealed-message-1.msgpack", sealer.seal(context, b"for bob alone"))
     keep("bob.sealing", (place / "receiver.sealing").read_bytes())
 
@@ -154,7 +152,7 @@ def of_an_evaluation(place: Path) -> None:
     )
     signature = made.identities["alice"].sign(said.signable()).hex()
     signed = msgspec.structs.replace(said, signature=signature)
-    NodeEvaluation(signed=signed, ledger=Ledger(((counting.event,),))).save(place / "e.json")
+    signed.save(place / "e.json")
     keep("evaluation-1.json", (place / "e.json").read_bytes())
     made.close()
 

@@ -42,8 +42,8 @@ def made_again(stored: Path, folder: Path) -> None:
     study = Study.load(stored / "study.toml")
     signed = {name: (stored / "statements" / f"{name}.statement").read_bytes() for name in NAMES}
     said = signed_statement.signed_by(signed[NAMES[0]], NAMES[0], study.signing_keys)
-    contract = JobTerms.for_study(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
-    write_result(folder / "result", assemble(study, contract, signed))
+    job_terms = JobTerms.for_study(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
+    write_result(folder / "result", assemble(study, job_terms, signed))
 
 
 if __name__ == "__main__":

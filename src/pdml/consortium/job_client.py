@@ -5,86 +5,26 @@ end, and the result that every member assembles alike.
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from pdml import _validate
-from pdml.consortium.result_folder import write_result
 from pdml.errors import EngineError, InvalidInput
-from pdml.model.model import Model
-from pdml.node.job.job_result import NodeJob, SignedJob
-from pdml.node.protocol import equivocation
+from pdml.node.job.job_result import JobResult
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import LONGEST_START
 from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
-from pdml.node.storage.journal import Journal
-from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.study_training import job_name, resolve_study_plan
 from pdml.study import Study
-from pdml.training.result import TrainingResult
 
 _POLL = 0.2
 _START_TIMEOUT = 15.0  # seconds that this organisation's own node may take to start
-_EVIDENCE_TIMEOUT = 10.0  # seconds in which a member that heard another word shows it
+_EVIDENCE_TIMEOUT = 10.0  # seconds for a member to show who signed two things
 
 Progress = Callable[[Mapping[str, int]], None]
 """Hears the round of every node, by name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobResult:
-    """The end of a job between organisations: everybody's statements, and proofs against whoever
-    said two things.
-    """
-
-    at_node: NodeJob
-    proofs: Mapping[str, bytes]  # by member
-
-    @property
-    def job(self) -> SignedJob:
-        """What all members have signed."""
-        return self.at_node.job
-
-    @property
-    def problem(self) -> str:
-        """Why there is no model; "" if there is one."""
-        if self.job.problems:
-            return self.job.problems[0].sentence
-        return f"there is evidence against {', '.join(self.proofs)}" if self.proofs else ""
-
-    @property
-    def result(self) -> TrainingResult:
-        """What all releases together tell; `EngineError` if there is no model."""
-        if self.problem:
-            raise EngineError(f"job {self.job.terms.job} has no model: {self.problem}")
-        return self.job.result
-
-    @property
-    def model(self) -> Model:
-        """The model of `result`."""
-        return self.result.model
-
-    @property
-    def local_model(self) -> Model | None:
-        """The model for this organisation's own use, never to be shared; None after rounds."""
-        return self.at_node.local_model
-
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Write the result as a folder of its own, the same bytes at every member.
-
-        After an exchange of sums the organisation's own model, `local_model`, is written too: into
-        its node's folder (`NodeDirectory.local_model_path`), for itself alone.
-
-        Parameters
-        ----------
-        folder : path
-            It must not exist yet.
-        """
-        write_result(Path(folder), self.job, self.proofs)
-        if not self.problem:
-            self.at_node.save_local_model()
 
 
 def train_nodes(
@@ -154,7 +94,11 @@ def train_nodes(
         raise InvalidInput(
             f"the node in {node} is in another study than this file: compare the hashes"
         )
-    _wait_for_node(home, Path(node), min(_START_TIMEOUT, start_timeout))
+    deadline = time.monotonic() + min(_START_TIMEOUT, start_timeout)
+    while not home.is_running:  # it may have been started a moment ago
+        if time.monotonic() >= deadline:
+            raise InvalidInput(f"no node runs in {node}: start it with `pdml node run {node}`")
+        time.sleep(_POLL)
     control_db, attempt = ControlDatabase(home.folder), secrets.token_hex(16)
     try:
         control_db.push_command(
@@ -199,22 +143,13 @@ def load_job_result(home: NodeDirectory, job: str) -> JobResult:
     InvalidInput
         If the job is not known here, or not finished.
     """
-    at_node = NodeJob.load(home, job)
-    proofs = _proofs(home, job, wait=bool(at_node.job.mismatches))
-    return JobResult(at_node=at_node, proofs=proofs)
-
-
-def _wait_for_node(home: NodeDirectory, node: Path, patience: float) -> None:
-    """Wait for a node that may have been started a moment ago."""
-    deadline = time.monotonic() + patience
-    while not _is_running(home):
-        if time.monotonic() >= deadline:
-            raise InvalidInput(f"no node runs in {node}: start it with `pdml node run {node}`")
+    # If statements contradict each other, whoever has the other signature shows it soon.
+    deadline = time.monotonic() + _EVIDENCE_TIMEOUT
+    while True:
+        result = JobResult.load(home, job)
+        if not result.mismatches or result.evidence or time.monotonic() >= deadline:
+            return result
         time.sleep(_POLL)
-
-
-def _is_running(home: NodeDirectory) -> bool:
-    return Journal.holder(home.path(JOURNAL)) is not None
 
 
 def _follow(
@@ -225,34 +160,17 @@ def _follow(
     home: NodeDirectory,
 ) -> None:
     while True:
-        entry, last_progress = (
-            control_db.attempt(attempt),
-            control_db.read_status(Status.PROGRESS) or {},
-        )
+        entry = control_db.attempt(attempt)
+        last_progress = control_db.read_status(Status.PROGRESS) or {}
         if last_progress.get("job") == terms.job:
             progress(last_progress["rounds"])
         if entry is not None and entry.state == OfferState.DONE:
             return
         if entry is not None and entry.state in ENDED:
             raise EngineError(entry.sentence or f"job {terms.job} ended without a result")
-        if not _is_running(home):
+        if not home.is_running:
             raise EngineError(
                 "the node's process has ended: start it again, and the job goes on; then "
                 f"--job {terms.job} --resume"
             )
-        time.sleep(_POLL)
-
-
-def _proofs(home: NodeDirectory, job: str, *, wait: bool) -> dict[str, bytes]:
-    """Evidence that members have shown; if statements contradict each other, whoever heard the
-    other word shows it soon.
-    """
-    deadline = time.monotonic() + (_EVIDENCE_TIMEOUT if wait else 0.0)
-    while True:
-        proofs = {
-            path.stem: equivocation.read_stored(path)
-            for path in sorted(home.evidence(job).glob("*.evidence"))
-        }
-        if proofs or time.monotonic() >= deadline:
-            return proofs
         time.sleep(_POLL)

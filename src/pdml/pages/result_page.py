@@ -14,7 +14,7 @@ from pdml.pages.training_page import Page, ServerRow, render
 from pdml.training.result import SINGLE_DOMAIN
 
 if TYPE_CHECKING:
-    from pdml.node.job.job_result import SignedJob
+    from pdml.node.job.job_result import JobResult
     from pdml.study import Study
     from pdml.training.result import TrainingResult
 
@@ -38,12 +38,12 @@ def training_page(study: "Study", result: "TrainingResult") -> Page:
     )
 
 
-def result_page(job: "SignedJob") -> str:
+def result_page(job: "JobResult") -> str:
     """The page of a result.
 
     Parameters
     ----------
-    job : SignedJob
+    job : JobResult
         Of statements that agree.
 
     Returns

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from pdml import _validate
-from pdml.consortium.signed_counts import PooledEvaluation
+from pdml.consortium.signed_evaluation import PooledEvaluation
 from pdml.errors import InvalidInput
 from pdml.formatting import numbers
 from pdml.formatting.markup import markdown_templates

@@ -15,7 +15,7 @@ from pdml.accounting.certainty import limit_certainty
 from pdml.accounting.kinds import DEVICES, Method, randomiser_note
 from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.accounting.ledger_row import representative_coalition_sizes
-from pdml.consortium.signed_counts import PooledEvaluation
+from pdml.consortium.signed_evaluation import PooledEvaluation
 from pdml.encoding.encoder import Attribute, Menu
 from pdml.formatting import numbers
 from pdml.numerics import coded_rows

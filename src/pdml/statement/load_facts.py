@@ -11,9 +11,8 @@ import msgspec
 from pdml.accounting import Ledger
 from pdml.accounting.kinds import RANDOMISED_BY, UNSAID
 from pdml.accounting.ledger import ADVERSARIES
-from pdml.consortium.result_folder import MODEL
-from pdml.consortium.signed_counts import check_evaluations, digest_of
-from pdml.consortium.verification import verify_result
+from pdml.consortium.result_folder import MODEL, verify_result
+from pdml.consortium.signed_evaluation import combine_evaluations, digest_of
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import SOURCES
 from pdml.model.model import Model, load_model
@@ -125,7 +124,7 @@ def load_result_facts(
                 verified=verified,
                 last_digits=last_digits,
                 evaluated=(
-                    check_evaluations(study, evaluations, model=digest_of(model))
+                    combine_evaluations(study, evaluations, model=digest_of(model))
                     if evaluations
                     else None
                 ),

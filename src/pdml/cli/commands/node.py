@@ -252,10 +252,10 @@ def result(
     Example:
       pdml node result alice first --out result
     """
-    from pdml.cli.commands.train_study import write_result
+    from pdml.cli.commands.train_study import write_job_result
     from pdml.consortium.job_client import load_job_result
 
-    write_result(load_job_result(_home(folder), job), out, as_json=as_json)
+    write_job_result(load_job_result(_home(folder), job), out, as_json=as_json)
 
 
 @node.command()
@@ -407,7 +407,7 @@ def evaluate(
     for name, value in (("--label", label), ("--job", job)):
         if not value:
             raise typer.BadParameter("it must be given", param_hint=name)
-    from pdml.consortium.evaluation_release import evaluate_at_node
+    from pdml.consortium.signed_evaluation import evaluate_at_node
     from pdml.model.model import load_model
     from pdml.node.storage.node_dir import NodeDirectory
 
@@ -424,7 +424,8 @@ def evaluate(
         new_participants=new_participants,
     )
     outputs.commit({out: done.save})
-    summary = {**done.evaluation.to_dict(), "privacy": done.ledger.to_dict(), "file": str(out)}
+    ledger = done.ledger(delta)
+    summary = {**done.evaluation.to_dict(), "privacy": ledger.to_dict(), "file": str(out)}
 
     def show() -> None:
         from pdml.cli.render import training_tables
@@ -432,7 +433,7 @@ def evaluate(
 
         training_tables.show_evaluation(Assessment(evaluation=done.evaluation))
         counted = "Counted: every evaluation on these records, by this node's journal."
-        console.print_privacy(done.ledger.rows(), counted)
+        console.print_privacy(ledger.rows(), counted)
         console.print_files({"released": out})
 
     console.print_result(as_json, summary, show)
@@ -450,11 +451,11 @@ def combine_evaluations(
     Example:
       pdml node combine-evaluations alice alice.json bob.json carol.json
     """
-    from pdml.consortium import evaluation_release
+    from pdml.consortium import signed_evaluation
     from pdml.node.storage.node_dir import NodeDirectory
 
     study = NodeDirectory.open(folder).checked_study()
-    evaluation = evaluation_release.combine_evaluations(study, files)
+    evaluation = signed_evaluation.combine_evaluations(study, files).evaluation
 
     def show() -> None:
         from pdml.cli.render import training_tables

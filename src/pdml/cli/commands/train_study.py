@@ -13,7 +13,7 @@ from pdml.errors import EngineError, InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pdml.consortium.job_client import JobResult
+    from pdml.node.job.job_result import JobResult
     from pdml.planning.training_plan import TrainingPlan
     from pdml.study import Study
     from pdml.training.result import TrainingResult
@@ -146,23 +146,22 @@ def _train_between_nodes(
         ended = train_nodes(
             study, node, plan=plan, job=name, progress=progress, stopping=stopping, **how
         )
-    write_result(ended, folder, as_json=as_json)
+    write_job_result(ended, folder, as_json=as_json)
 
 
-def write_result(ended: "JobResult", out: Path, *, as_json: bool) -> None:
+def write_job_result(job: "JobResult", out: Path, *, as_json: bool) -> None:
     """The folder of a job between organisations, and what is told about it."""
-    from pdml.consortium.result_folder import MODEL, PAGE
+    from pdml.consortium.result_folder import MODEL, PAGE, write_result
 
-    ended.save(out)
-    job = ended.job
-    if ended.problem:
+    write_result(out, job)
+    if job.problem:
         raise EngineError(
-            f"job {job.terms.job} has no model: {ended.problem}; what was signed is in {out}"
+            f"job {job.terms.job} has no model: {job.problem}; what was signed is in {out}"
         )
     files = {"report": out / PAGE, "model": out / MODEL, "result": out}
-    if (local_model := ended.at_node.home.local_model_path(job.terms.job)).exists():
+    if job.home and (local_model := job.home.local_model_path(job.terms.job)).exists():
         files["local model"] = local_model
-    _print_result(job.study, ended.result, "nodes", files, as_json)
+    _print_result(job.study, job.result, "nodes", files, as_json)
 
 
 def _plan(study: "Study", plan_options: dict[str, Any]) -> "TrainingPlan | None":

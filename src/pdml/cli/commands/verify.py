@@ -8,8 +8,8 @@ from pdml.cli.render import console
 from pdml.errors import plain
 
 if TYPE_CHECKING:
-    from pdml.consortium.signed_counts import PooledEvaluation
-    from pdml.consortium.verification import Verification
+    from pdml.consortium.result_folder import Verification
+    from pdml.consortium.signed_evaluation import PooledEvaluation
 
 _EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
 
@@ -50,8 +50,8 @@ def verify(
       pdml verify result --study study.toml
       pdml verify result --evaluation alice.json --evaluation bob.json
     """
-    from pdml.consortium.signed_counts import verify_evaluations
-    from pdml.consortium.verification import verify_result
+    from pdml.consortium.result_folder import verify_result
+    from pdml.consortium.signed_evaluation import verify_evaluations
     from pdml.study import Study
 
     wanted = Study.load(study).hash if study is not None else ""

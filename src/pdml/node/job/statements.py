@@ -28,7 +28,7 @@ from pdml.node.protocol.requests import (
 from pdml.node.protocol.signed_statement import (
     MOST_EARLIER,
     MOST_EARLIER_ROUNDS,
-    Earlier,
+    EarlierJob,
     NeighbourReleases,
     Statement,
 )
@@ -76,26 +76,26 @@ def build(
         randomised_by=training_data.randomised_by,
         source=entry.source,
         sent=b"".join(bytes.fromhex(wire_messages.hash_of(payload)) for payload in sent),
-        heard=[_neighbour_releases(terms, peer, journal) for peer in terms.neighbours(name)],
+        received=[_neighbour_releases(terms, peer, journal) for peer in terms.neighbours(name)],
         release=sent[-1],
         events=[event_codec.encode_event(event) for event in journal.events_of(job)],
-        earlier=[_earlier(before, journal) for before in earlier],
+        earlier_jobs=[_earlier(before, journal) for before in earlier],
     )
 
 
 def _neighbour_releases(terms: JobTerms, peer: str, journal: Journal) -> NeighbourReleases:
     job, rounds = terms.job, () if terms.sums else range(1, terms.plan.rounds + 1)
-    dataset, before = journal.peer(job, peer)
-    apart = []
+    dataset, earlier = journal.peer(job, peer)
+    distances = []
     for t in rounds:
         sent, other = journal.outgoing(job, t), journal.inbox(job, t)[peer]
         gap = wire_messages.decode_vector(sent, terms.shape) - wire_messages.decode_vector(
             other, terms.shape
         )
-        apart.append(float(np.linalg.norm(gap)))
+        distances.append(float(np.linalg.norm(gap)))
     digests = b"".join(map(bytes.fromhex, journal.inbox_digests(job, peer)))
     return NeighbourReleases(
-        sender=peer, digests=digests, apart=apart, dataset=dataset, before=before
+        sender=peer, digests=digests, distances=distances, dataset=dataset, earlier_releases=earlier
     )
 
 
@@ -105,10 +105,10 @@ def _jobs(terms: JobTerms, dataset: str, journal: Journal) -> list[Job]:
     return [job for job in jobs if job.job != terms.job and job.round]
 
 
-def _earlier(job: Job, journal: Journal) -> Earlier:
+def _earlier(job: Job, journal: Journal) -> EarlierJob:
     spent = event_groups.merge_iterates(journal.events_of(job.job))
     events = [event_codec.encode_event(event) for event in spent]
-    return Earlier(
+    return EarlierJob(
         job=job.job, terms=job.terms, **json.loads(job.plan), rounds=job.round, events=events
     )
 

@@ -407,7 +407,7 @@ def latest_statements(study: Study, statements: Iterable[Statement]) -> tuple[Da
 
 
 def _releases(statement: Statement) -> int:
-    return statement.before + len(statement.sent) // DIGEST
+    return statement.earlier_releases + len(statement.sent) // DIGEST
 
 
 def _released(study: Study, statement: Statement) -> DatasetSpending:
@@ -416,7 +416,10 @@ def _released(study: Study, statement: Statement) -> DatasetSpending:
         records=statement.records,
         epsilons=(statement.epsilon, statement.label_epsilon),
     )
-    flip, spent = spec.flip(statement.randomised_by), (*statement.spent_before, *statement.spent)
+    flip, spent = (
+        spec.flip(statement.randomised_by),
+        (*statement.earlier_spending, *statement.spent),
+    )
     try:
         further = next_job(study, spec, flip, spent)
     except PDMLError:  # a plan that does not fit its records

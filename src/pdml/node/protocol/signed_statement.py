@@ -2,7 +2,7 @@
 
 Everything in a statement is noisy or public. The statements of all nodes and the study are enough
 to make the model and its page, and to check them: `pdml.consortium.result_folder`,
-`pdml.consortium.verification`.
+`pdml.consortium.result_folder`.
 `Participant.statement` builds and signs one.
 
 A statement travels and is stored as the domain, 64 bytes of signature, and msgpack. Its length is
@@ -64,12 +64,12 @@ class NeighbourReleases(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     sender: str
     digests: bytes  # of its release of every round, 32 bytes each
-    apart: Rounds  # the distance between its release and this node's own; of sums there is none
+    distances: Rounds  # the distance between its release and this node's own; of sums there is none
     dataset: str  # the alias of the data set on which it said, in its hello, that it trains
-    before: int  # how many vectors that data set had released before this job, as it said
+    earlier_releases: int  # vectors of that data set before this job, as it said
 
 
-class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EarlierJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A job before this one that released something of the same data set."""
 
     job: str
@@ -99,12 +99,10 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     randomised_by: str  # who randomised the labels, as the operator says
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
-    heard: Annotated[
-        list[NeighbourReleases], Meta(max_length=1_000)
-    ]  # by neighbour, in the terms's order
+    received: Annotated[list[NeighbourReleases], Meta(max_length=1_000)]  # in the terms' order
     release: bytes  # the payload of the last round
     events: Events  # of this job
-    earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
+    earlier_jobs: Annotated[list[EarlierJob], Meta(max_length=MOST_EARLIER)]
 
     def vector(self, terms: JobTerms) -> NDArray[Any]:
         """w̃_i(T), or the row of sums."""
@@ -116,16 +114,16 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return tuple(event_codec.decode_event(values) for values in self.events)
 
     @property
-    def spent_before(self) -> tuple[Event, ...]:
+    def earlier_spending(self) -> tuple[Event, ...]:
         """The events of earlier jobs."""
         return tuple(
-            event_codec.decode_event(values) for job in self.earlier for values in job.events
+            event_codec.decode_event(values) for job in self.earlier_jobs for values in job.events
         )
 
     @property
-    def before(self) -> int:
+    def earlier_releases(self) -> int:
         """How many vectors the data set had released before this job."""
-        return sum(job.rounds for job in self.earlier)
+        return sum(job.rounds for job in self.earlier_jobs)
 
 
 def digest_of(digests: bytes, t: int) -> str:
@@ -205,16 +203,18 @@ def _same_plan(values: Mapping[str, Any], plan: TrainingPlan) -> bool:
 def _check_lengths(statement: Statement, terms: JobTerms) -> None:
     """Every round of every neighbour, and nothing else."""
     server, rounds = statement.server, terms.plan.rounds
-    if tuple(neighbour.sender for neighbour in statement.heard) != terms.neighbours(server):
+    if tuple(neighbour.sender for neighbour in statement.received) != terms.neighbours(server):
         raise PeerError(f"{server} tells what it heard from others than its neighbours")
-    lengths = {len(statement.sent), *(len(neighbour.digests) for neighbour in statement.heard)}
+    lengths = {len(statement.sent), *(len(neighbour.digests) for neighbour in statement.received)}
     gaps = 0 if terms.sums else rounds
     if lengths != {DIGEST * rounds} or any(
-        len(neighbour.apart) != gaps for neighbour in statement.heard
+        len(neighbour.distances) != gaps for neighbour in statement.received
     ):
         raise PeerError(f"{server} does not tell what it sent and heard in each of {rounds} rounds")
     farthest = 2 * terms.norm_cap
-    if not all(0 <= gap <= farthest for neighbour in statement.heard for gap in neighbour.apart):
+    if not all(
+        0 <= gap <= farthest for neighbour in statement.received for gap in neighbour.distances
+    ):
         raise PeerError(f"{server} tells distances that no honest node would have")
 
 
@@ -268,11 +268,13 @@ def _check_events(statement: Statement, terms: JobTerms) -> None:
         planned = terms.plan.events(spec_of(statement, terms))
         if difference := event_codec.describe_difference(statement.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
-        if not 0 <= statement.before <= MOST_EARLIER_ROUNDS:
+        if not 0 <= statement.earlier_releases <= MOST_EARLIER_ROUNDS:
             raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
-        for job in statement.earlier:
+        for job in statement.earlier_jobs:
             _check_earlier(statement, job, terms)
-        if len({job.job for job in statement.earlier} | {terms.job}) <= len(statement.earlier):
+        if len({job.job for job in statement.earlier_jobs} | {terms.job}) <= len(
+            statement.earlier_jobs
+        ):
             raise PeerError(f"{server} tells of one earlier job twice")
     except PeerError:
         raise
@@ -289,7 +291,7 @@ def spec_of(statement: Statement, terms: JobTerms) -> ServerSpec:
     )
 
 
-def _check_earlier(statement: Statement, job: Earlier, terms: JobTerms) -> None:
+def _check_earlier(statement: Statement, job: EarlierJob, terms: JobTerms) -> None:
     plan = TrainingPlan.from_dict(dict(job.plan))
     before = replace(terms, job=job.job, study=job.study, plan=plan)
     if before.digest != job.terms or not 1 <= job.rounds <= before.plan.rounds:

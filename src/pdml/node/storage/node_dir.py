@@ -356,6 +356,11 @@ class NodeDirectory:
             self.save(begun=True)
         return journal
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a process holds the journal."""
+        return Journal.holder(self.path(JOURNAL)) is not None
+
     def committed(self) -> Journal | None:
         """The journal for reading, whoever holds it; None if there has been none."""
         self._must_have_journal()

@@ -1,5 +1,6 @@
 """A released model evaluated by the members of a consortium: each counts its own records once, with
-noise, in its own node's journal; what all have released can be added up by anybody.
+noise, in its own node's journal, and signs what it releases; anybody checks and adds up what all
+have released.
 """
 
 import hashlib
@@ -7,22 +8,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from pdml._types import IntArray, Matrix
-from pdml.accounting import Ledger
+from pdml.accounting import Ledger, LedgerRow
 from pdml.accounting.events import CountsReleased
-from pdml.consortium.signed_counts import SignedCounts, check_evaluations, digest_of
-from pdml.errors import DataError, InvalidInput, JournalError
-from pdml.files import write_private
-from pdml.mechanisms.count_release import BINS, Counting
+from pdml.accounting.kinds import Adversary, Data
+from pdml.consortium.result_folder import MODEL, STUDY
+from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
+from pdml.files import read_file, write_private
+from pdml.formats import Format, decode
+from pdml.mechanisms.count_release import BINS, SHIFT, Counting
 from pdml.mechanisms.randomness import Secure, Source, source_named
-from pdml.model.model import Model
+from pdml.model.model import Model, load_model
 from pdml.model.private_evaluation import CountedEvaluation, count, exact_counts, pooled
+from pdml.node.crypto.signing import verify_signature
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import UNITS
 from pdml.node.storage.journal import Journal
@@ -33,21 +40,53 @@ from pdml.study.frozen_dataset import open_frozen
 from pdml.study.schema import trainable
 from pdml.tables import Readable, Table, open_table
 
-_DOMAIN = b"pdml evaluation terms 1\0"
+FORMAT = Format(name="evaluation", version=1)
+_SIGNATURE = b"pdml evaluation 1\0"
+_TERMS = b"pdml evaluation terms 1\0"
 _DATASET = b"pdml evaluated records 1\0"
+_MOST_CELLS, _MOST_RELEASES = 250_000, 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeEvaluation:
-    """One member's evaluation: what it released, and what its journal says of the people."""
+class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a member releases of one evaluation, signed: noisy or public things only."""
 
-    signed: SignedCounts
-    ledger: Ledger  # of the records that were counted, every evaluation on them included
+    version: int = FORMAT.version
+    study: str  # its hash
+    server: str
+    job: str
+    model: str  # sha256 of the model's file
+    classes: list[str]
+    records: int
+    bins: int
+    stddev: float
+    source: str
+    counts: Annotated[list[int], Meta(max_length=_MOST_CELLS)]  # units of 2^-24, row by row
+    # σ of every release of counts of these records by the node's journal, this one among them
+    spent: Annotated[list[float], Meta(max_length=_MOST_RELEASES)]
+    signature: str = ""  # of all the rest, in hex
+
+    def signable(self) -> bytes:
+        fields = msgspec.structs.asdict(msgspec.structs.replace(self, signature=""))
+        return _SIGNATURE + msgspec.json.encode(fields)
 
     @property
     def evaluation(self) -> CountedEvaluation:
         """The figures."""
-        return self.signed.evaluation
+        counting = Counting(stddev=self.stddev, classes=len(self.classes), bins=self.bins)
+        if len(self.counts) != int(np.prod(counting.shape)) or self.records < 1:
+            raise DataError(f"{self.server} tells {len(self.counts)} counts, which is no table")
+        return CountedEvaluation.of(
+            np.array(self.counts, dtype=np.int64).reshape(counting.shape),
+            counting,
+            classes=tuple(self.classes),
+            records=self.records,
+            source=self.source,
+        )
+
+    def ledger(self, delta: float) -> Ledger:
+        """What was spent of these records by the node's journal: every evaluation on them."""
+        events = tuple(CountsReleased(stddev=stddev, shift=SHIFT) for stddev in self.spent)
+        return Ledger((events,), source=self.source, delta=delta, classes=len(self.classes))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what was released, readable by its owner alone until the owner hands it on.
@@ -57,7 +96,59 @@ class NodeEvaluation:
         path : path
             Usually evaluation.json; one that is there is replaced.
         """
-        write_private(Path(path), msgspec.json.format(msgspec.json.encode(self.signed), indent=1))
+        write_private(Path(path), msgspec.json.format(msgspec.json.encode(self), indent=1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledEvaluation:
+    """Evaluations of one model whose signatures, counts and spending have been checked.
+
+    Attributes
+    ----------
+    parts : tuple of SignedCounts
+        One for each member that took part.
+    delta : float
+        At which their spending is told: the budget's for features.
+    """
+
+    parts: tuple[SignedCounts, ...]
+    delta: float
+
+    @cached_property
+    def evaluation(self) -> CountedEvaluation:
+        """Of all their records."""
+        return pooled([part.evaluation for part in self.parts])
+
+    def row(self, part: SignedCounts) -> LedgerRow:
+        """What everybody else may learn of one of a member's records."""
+        return part.ledger(self.delta).row(Data.FEATURES, Adversary.OTHERS)
+
+    def sentences(self) -> list[str]:
+        """Who has counted what, and what it has spent by its own word."""
+        sentences = []
+        for part in self.parts:
+            times = "once" if len(part.spent) == 1 else f"{len(part.spent)} times"
+            sentences.append(
+                f"{part.server} signed for {part.records:,} records, counted {times}: epsilon "
+                f"{self.row(part).epsilon:.3g} (delta {self.delta:g}) of each against everybody "
+                "else."
+            )
+        return sentences
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        members = [
+            {
+                "server": part.server,
+                "job": part.job,
+                "records": part.records,
+                "releases": len(part.spent),
+                "epsilon": self.row(part).epsilon,
+                "delta": self.delta,
+            }
+            for part in self.parts
+        ]
+        return {**self.evaluation.to_dict(), "members": members}
 
 
 def evaluate_at_node(
@@ -72,7 +163,7 @@ def evaluate_at_node(
     bins: int = BINS,
     new_participants: bool = False,
     simulated_noise: int | None = None,
-) -> NodeEvaluation:
+) -> SignedCounts:
     """Count how a released model does on records that this organisation held back, once, with
     noise.
 
@@ -100,8 +191,8 @@ def evaluate_at_node(
 
     Returns
     -------
-    NodeEvaluation
-        Signed by the node.
+    SignedCounts
+        Signed by the node; `SignedCounts.ledger` is what its journal says of these records.
 
     Raises
     ------
@@ -125,10 +216,9 @@ def evaluate_at_node(
     read = open_table(table)
     x, truth = labelled_rows(model, read, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
-    model_digest = digest_of(model)
     dataset = _dataset(study.encoder.encode(read), truth)
-    terms = (study.hash, home.name, job, model_digest, dataset, repr(counting), source.name)
-    digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
+    terms = (study.hash, home.name, job, digest_of(model), dataset, repr(counting), source.name)
+    digest = hashlib.sha256(_TERMS + msgspec.json.encode(terms)).hexdigest()
     with closing(home.journal()) as journal:
         if not _was_released(journal, home, job, digest):
             _check_people(journal, home, read, dataset, new_participants=new_participants)
@@ -145,7 +235,7 @@ def evaluate_at_node(
         study=study.hash,
         server=home.name,
         job=job,
-        model=model_digest,
+        model=digest_of(model),
         classes=[str(name) for name in model.classes],
         records=len(truth),
         bins=bins,
@@ -155,36 +245,7 @@ def evaluate_at_node(
         spent=[event.stddev for event in spent if isinstance(event, CountsReleased)],
     )
     signature = home.identity().sign(release.signable()).hex()
-    return NodeEvaluation(
-        signed=msgspec.structs.replace(release, signature=signature),
-        ledger=Ledger((spent,), source=source.name, delta=delta, classes=counting.classes),
-    )
-
-
-def combine_evaluations(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluation:
-    """What the members of a study have released of one model, together.
-
-    Parameters
-    ----------
-    study : Study
-        Whose pinned keys say who signed.
-    files : sequence of path
-        One for each member, as `NodeEvaluation.save` wrote it.
-
-    Returns
-    -------
-    CountedEvaluation
-        Of all their records.
-
-    Raises
-    ------
-    DataError
-        If a file is no evaluation, was changed, or is about another model or study; or if one
-        member is in two.
-    BudgetExceeded
-        If a member says that it has spent more of its records than the study allows.
-    """
-    return check_evaluations(study, files).evaluation
+    return msgspec.structs.replace(release, signature=signature)
 
 
 def evaluate_study(
@@ -296,3 +357,114 @@ def _check_account(
     spent = (*journal.spent(dataset), counting.event)
     assert study.budget is not None  # `check_budget_bounds` has refused the study otherwise
     Ledger((spent,), classes=counting.classes).check(study.budget)
+
+
+def combine_evaluations(
+    study: Study, files: Sequence[str | PathLike[str]], *, model: str = ""
+) -> PooledEvaluation:
+    """Check and add up what the members of a study have released of one model.
+
+    Parameters
+    ----------
+    study : Study
+        Whose pinned keys say who signed.
+    files : sequence of path
+        One for each member, as `SignedCounts.save` wrote it.
+    model : str, optional
+        The sha256 of the model's file; by default they must be about one model.
+
+    Returns
+    -------
+    PooledEvaluation
+
+    Raises
+    ------
+    DataError
+        If a file is no evaluation, was changed, or is about another model or study; or if one
+        member is in two.
+    BudgetExceeded
+        If a member says that it has spent more of its records than the study allows.
+
+    Guarantees
+    ----------
+    - Every part is signed by the key that the study pins for its server.
+    - What a member says it has spent keeps to the budget by the ledger; that it says all of it is
+      its own signed claim.
+    """
+    parts: dict[str, SignedCounts] = {}
+    for file in files:
+        release = _read(Path(file), study)
+        if release.server in parts:
+            raise DataError(f"{release.server} is in two of the files: nobody may count twice")
+        parts[release.server] = release
+    if len({(part.model, tuple(part.classes), part.bins) for part in parts.values()}) != 1:
+        raise DataError("the files must be evaluations of one model in the same bins, and are not")
+    for release in parts.values():
+        _check(release, study, model)
+    delta = study.budget.features_delta if study.budget is not None else 1e-6
+    return PooledEvaluation(parts=tuple(parts.values()), delta=delta)
+
+
+def verify_evaluations(
+    result: str | PathLike[str], files: Sequence[str | PathLike[str]]
+) -> PooledEvaluation:
+    """Check evaluations of a result's model against its folder, which `verify_result` has verified.
+
+    Parameters
+    ----------
+    result : path
+        The folder of a result.
+    files : sequence of path
+
+    Returns
+    -------
+    PooledEvaluation
+
+    Raises
+    ------
+    DataError, BudgetExceeded
+        As `combine_evaluations` does.
+    """
+    folder = Path(result)
+    digest = digest_of(load_model(folder / MODEL))
+    return combine_evaluations(Study.load(folder / STUDY), files, model=digest)
+
+
+def digest_of(model: Model) -> str:
+    """The sha256 of the model's file, by which an evaluation names it."""
+    return hashlib.sha256(model.to_bytes()).hexdigest()
+
+
+def _check(release: SignedCounts, study: Study, model: str) -> None:
+    """One member's, beyond its signature."""
+    if model and release.model != model:
+        raise DataError(f"the evaluation by {release.server} is about another model")
+    _ = release.evaluation  # or it is no table
+    if release.stddev not in release.spent:
+        raise DataError(f"the evaluation by {release.server} does not count itself as spent")
+    if study.budget is not None and not release.ledger(1e-6).keeps(study.budget):
+        raise BudgetExceeded(
+            f"{release.server} says it has counted these records {len(release.spent)} times, which "
+            f"spends more than the study {study.id} allows"
+        )
+
+
+def _read(path: Path, study: Study) -> SignedCounts:
+    try:
+        content = read_file(path)
+        release: SignedCounts = decode(content, SignedCounts)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except msgspec.DecodeError as error:
+        why = FORMAT.refusal_of(content, str(path))
+        raise DataError(why or f"{path} is no evaluation of a node: {error}") from None
+    if why := FORMAT.refusal(release.version, str(path)):
+        raise DataError(why)
+    key = study.signing_keys.get(release.server, "")
+    try:
+        signature = bytes.fromhex(release.signature)
+    except ValueError:
+        signature = b""
+    if release.study != study.hash or not verify_signature(key, release.signable(), signature):
+        raise DataError(f"{path} is not signed by a member of the study {study.id}, or was changed")
+    return release

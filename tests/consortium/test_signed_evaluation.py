@@ -7,7 +7,7 @@ import pytest
 from results import SHORT, Studied, counted
 
 from pdml.accounting.profiles import gaussian_profile
-from pdml.consortium.signed_counts import check_evaluations, verify_evaluations
+from pdml.consortium.signed_evaluation import combine_evaluations, verify_evaluations
 from pdml.errors import BudgetExceeded, DataError, InvalidInput
 from pdml.statement import statement
 
@@ -64,7 +64,7 @@ def test_any_changed_field_breaks_the_signature(ended, tmp_path):
         other = {str: "0", int: 7, float: 7.5, list: [1, 2]}[type(value)]
         file.write_text(json.dumps(told | {name: other}))
         with pytest.raises(DataError):
-            check_evaluations(ended.study, [file])
+            combine_evaluations(ended.study, [file])
 
 
 def test_the_statement_tells_what_was_measured_and_what_it_spent(ended, tmp_path):
