@@ -24,8 +24,8 @@ from pdml.consortium.signed_evaluation import evaluate_at_node
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError
 from pdml.mechanisms.count_release import SHIFT
 from pdml.mechanisms.randomness import Secure
-from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import Participant
+from pdml.node.job.training_data import import_frozen, import_table
 from pdml.node.operator.status import read_status
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.node_dir import NodeDirectory

@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 from joined import join, people, spend
 
 from pdml.errors import InvalidInput
-from pdml.node.job.import_data import import_table
+from pdml.node.job.training_data import import_table
 from pdml.node.operator import offers as commands
 from pdml.node.operator.status import read_status
 from pdml.node.storage import control_db

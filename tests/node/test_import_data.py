@@ -14,8 +14,8 @@ pytest.importorskip("cryptography")
 from joined import STUDY, join, people, spend
 
 from pdml.errors import DataError, InvalidInput, JournalError
-from pdml.node.job.import_data import import_frozen, import_table
 from pdml.node.job.participant import check_budget
+from pdml.node.job.training_data import import_frozen, import_table
 from pdml.node.operator.status import read_status
 from pdml.node.protocol.redaction import public_message
 from pdml.node.storage.node_dir import NodeDirectory

@@ -13,7 +13,7 @@ pytest.importorskip("cryptography")
 from joined import join, people
 
 from pdml.node.job.admission import AdmissionRule, Member
-from pdml.node.job.import_data import import_table
+from pdml.node.job.training_data import import_table
 from pdml.node.protocol.requests import Offer
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory

@@ -17,8 +17,8 @@ from joined import join, people
 from pdml.cli.render import node_tables
 from pdml.errors import PeerError
 from pdml.mechanisms.randomness import Simulated
-from pdml.node.job.import_data import import_table
 from pdml.node.job.participant import Participant
+from pdml.node.job.training_data import import_table
 from pdml.node.operator.status import read_consortium_status
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan

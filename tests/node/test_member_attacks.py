@@ -22,7 +22,7 @@ from lying import LIES, Liar, TwoFaced, at_work
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.nats_transport import most_payload, token
 from pdml.node.job import statements
-from pdml.node.job.import_data import import_frozen
+from pdml.node.job.training_data import import_frozen
 from pdml.node.protocol import requests
 from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
 from pdml.node.storage.control_db import ENDED

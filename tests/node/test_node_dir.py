@@ -20,7 +20,7 @@ from pdml.node.daemon import relay_server
 from pdml.node.daemon.process import MetricsServer
 from pdml.node.job import training_data
 from pdml.node.job.admission import AdmissionRule, Member
-from pdml.node.job.import_data import import_table
+from pdml.node.job.training_data import import_table
 from pdml.node.operator.status import NodeStatus, read_status
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import Offer

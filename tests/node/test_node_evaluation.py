@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from disk import FULL, Disk
 from joined import STUDY, join, people, spend
+from scipy.stats import norm
+
 from pdml.consortium.signed_evaluation import (
     SignedCounts,
     combine_evaluations,
     evaluate_at_node,
     evaluate_study,
 )
-from scipy.stats import norm
-
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
 from pdml.mechanisms.count_release import SHIFT
 from pdml.model.model import Model
-from pdml.node.job.import_data import import_table
+from pdml.node.job.training_data import import_table
 from pdml.node.operator.status import read_status
 from pdml.node.storage.node_dir import NodeDirectory
 

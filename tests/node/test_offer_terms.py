@@ -16,7 +16,7 @@ from joined import STUDY, join, people
 
 from pdml.accounting import Ledger
 from pdml.errors import InvalidInput, PeerError
-from pdml.node.job.import_data import import_table
+from pdml.node.job.training_data import import_table
 from pdml.node.operator.offers import read_terms
 from pdml.node.protocol.requests import Offer
 from pdml.node.storage.control_db import Attempt, OfferState

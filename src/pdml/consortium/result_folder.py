@@ -320,8 +320,7 @@ class _FolderCheck:
         for folder in (STATEMENTS, EVIDENCE):
             if (self.root / folder).is_symlink():
                 self._reject("file", f"{folder} must be an ordinary folder, and is a link")
-        evidence = self.root / EVIDENCE
-        if evidence.is_dir() and not evidence.is_symlink() and _is_empty(evidence):
+        if _is_empty(self.root / EVIDENCE):
             self._reject(
                 "evidence",
                 f"{EVIDENCE} is empty: a result has this folder only for what proves something "
@@ -439,6 +438,9 @@ def _job_terms(study: Study, server: str, data: bytes) -> JobTerms:
 
 
 def _is_empty(folder: Path) -> bool:
+    """Whether it is a folder, and no link, with nothing in it."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
     with os.scandir(folder) as entries:
         return next(entries, None) is None
 

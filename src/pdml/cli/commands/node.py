@@ -137,7 +137,7 @@ def data(
       pdml node data alice --csv people.csv --label diagnosis --epsilon 1 --randomised
     """
     from pdml.accounting.kinds import randomiser_note
-    from pdml.node.job.import_data import import_frozen, import_table
+    from pdml.node.job.training_data import import_frozen, import_table
     from pdml.tables import read_table
 
     home = _home(folder)

@@ -1,18 +1,31 @@
-"""From a frozen data set to what a node trains on."""
+"""The records of a node: a frozen data set copied into its folder, or made there from a table; and
+what it trains on.
+"""
 
-from collections.abc import Collection, Set
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Iterator, Set
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Matrix
 from pdml.accounting.events import LabelFlipped
-from pdml.accounting.kinds import UNSAID
-from pdml.errors import DataError
+from pdml.accounting.kinds import ELSEWHERE, OPERATOR, UNSAID
+from pdml.clock import SYSTEM_CLOCK, Clock
+from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms.label_flip import flip_labels, micro
+from pdml.mechanisms.randomness import LABELS, Secure
+from pdml.node.storage.node_dir import NodeDirectory
 from pdml.numerics.admm import labels, rows
-from pdml.study import Study
+from pdml.study import Study, frozen_dataset
 from pdml.study.frozen_dataset import FrozenData
+from pdml.tables import Table, quote_names
 from pdml.training.server import Server
 
 _MILLION = 1_000_000
@@ -91,3 +104,161 @@ def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
         len(study.attributes) + 1
     )  # entries of an honest record that are not zero: one per answer, and the constant
     return rows.sparse(features) if 4 * most <= study.width else features
+
+
+def import_frozen(
+    home: NodeDirectory, folder: Path, *, new_participants: bool = False
+) -> TrainingData:
+    """Copy a frozen data set into a node's folder, where it is what the node trains on.
+
+    Parameters
+    ----------
+    home : NodeDirectory
+        The node's folder, which is in a study.
+    folder : Path
+        As `pdml.collector.collection.Collection.export` wrote it.
+    new_participants : bool
+        That nobody in these records is in a data set of which this organisation has released
+        something, be it from another folder; others are told so.
+
+    Returns
+    -------
+    TrainingData
+        What the node holds now.
+
+    Raises
+    ------
+    DataError
+        If it is no data set of this study and server, or too small.
+    InvalidInput
+        If the node has sent something about other records: the same people would have their budget
+        twice.
+    """
+    records = load_training_data(
+        home.study(), home.name, frozen_dataset.open_frozen(folder), before=home.lineage()
+    )
+    with _stage(home) as stage:
+        shutil.copytree(folder, stage)
+        os.chmod(stage, 0o700)
+        for path in stage.iterdir():
+            os.chmod(path, 0o600)
+        return _adopt(home, stage, records.dataset, new_participants=new_participants)
+
+
+def import_table(
+    home: NodeDirectory,
+    table: Table,
+    *,
+    label: str,
+    epsilon: float | None = None,
+    epsilon_column: str = "",
+    randomise: bool,
+    new_participants: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+) -> TrainingData:
+    """Encode a table's rows by the study, in an order that tells nothing, and freeze them in a
+    node's folder.
+
+    Parameters
+    ----------
+    home : NodeDirectory
+        The node's folder, which is in a study.
+    table : Table
+        One row for each person, `pdml.tables.read_table("people.csv")`.
+    label : str
+        The column of labels.
+    epsilon, epsilon_column : float, str
+        The labels' ε, from the study's menu: one for all, or a column of each one's own.
+    randomise : bool
+        Whether the labels are true and are randomised now; else they were before.
+    new_participants : bool
+        As for `import_frozen`.
+    clock : Clock
+        Tells the hour that the data set bears.
+
+    Returns
+    -------
+    TrainingData
+        What the node holds now.
+
+    Raises
+    ------
+    DataError
+        If a row does not fit the study: its number is told, never somebody's label.
+    InvalidInput
+        As for `import_frozen`, and if not exactly one ε is given.
+
+    Guarantees
+    ----------
+    - The order of the rows is drawn at random, and true labels are not stored if ``randomise``.
+    """
+    study = home.study()
+    if not label or label not in table.names:
+        raise DataError(
+            f"label must name a column of {table.source}, got {label!r}: its columns are "
+            f"{quote_names(table.names)}",
+            setting="label",
+        )
+    if (epsilon is None) == (not epsilon_column):
+        raise InvalidInput(
+            "give one of --epsilon and --epsilon-column: every label was or will be "
+            "randomised with one"
+        )
+    classes = study.read_labels(table, label)
+    if epsilon is None:
+        epsilons = study.read_epsilons(table, epsilon_column)
+    else:
+        epsilons = study.repeat_epsilon(table, epsilon)
+    if study.encoder.sensitive and not randomise:
+        raise InvalidInput(
+            "a table with answers that the study randomises can be imported with --randomise only: "
+            "which of them were randomised, and how, is not known"
+        )
+    millionths = np.array([micro(value) for value in epsilons.tolist()], dtype=np.int64)
+    if randomise:
+        classes = flip_labels(classes, epsilons, len(study.classes), Secure().stream(LABELS))
+    order = np.argsort([secrets.randbits(62) for _ in range(table.n_rows)])
+    names = {"study_hash": study.hash, "study_id": study.id, "server": home.name}
+    names["randomised_by"] = OPERATOR if randomise else ELSEWHERE
+    with _stage(home) as stage:
+        with frozen_dataset.FrozenWriter(
+            stage, width=study.width, classes=len(study.classes), **names
+        ) as writer:
+            writer.append(
+                study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order]
+            )
+            hour = datetime.fromtimestamp(clock.now(), UTC)
+            writer.finish(frozen_at=f"{hour:%Y-%m-%dT%HZ}")
+        records = load_training_data(study, home.name, frozen_dataset.open_frozen(stage))
+        return _adopt(home, stage, records.dataset, new_participants=new_participants)
+
+
+@contextmanager
+def _stage(home: NodeDirectory) -> Iterator[Path]:
+    """A name in the folder that is free, and is free again afterwards."""
+    stage = home.path(f".pdml-{secrets.token_hex(8)}")
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _adopt(
+    home: NodeDirectory, stage: Path, digest: str, *, new_participants: bool
+) -> TrainingData:
+    """Under its digest: the name of a data set is what its budget belongs to."""
+    declared, journal = dict(home.config.new_participants), home.committed()
+    if journal is None:
+        declared |= {digest: ()} if new_participants else {}
+    else:
+        with closing(journal):
+            if new_participants:
+                declared[digest] = tuple(journal.released_datasets())
+            datasets = declared.get(digest)
+            apart_from = None if datasets is None else frozenset(datasets)
+            journal.refuse_fresh_budget(home.name, digest, apart_from)
+    folder = home.path("data") / digest[:32]
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    if not folder.exists():
+        stage.rename(folder)
+    return home.save(data=f"data/{folder.name}", new_participants=declared).load_training_data()

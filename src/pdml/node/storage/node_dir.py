@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,13 +28,14 @@ from pdml.files import check_ours, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Card, Identity, create_secret
-from pdml.node.job import training_data
-from pdml.node.job.training_data import TrainingData
 from pdml.node.storage.journal import Journal
 from pdml.study import Study, frozen_dataset
 from pdml.study.schema import trainable
 from pdml.study.schema.toml_lines import read_text
 from pdml.study.schema.validation import ValidationErrors
+
+if TYPE_CHECKING:
+    from pdml.node.job.training_data import TrainingData
 
 CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
     "node.json",
@@ -378,7 +380,9 @@ class NodeDirectory:
             raise DataError(f"{self.name} has no data set: `pdml node data` gives it one")
         return frozen_dataset.open_frozen(self.path(self.config.data))
 
-    def load_training_data(self) -> TrainingData:
+    def load_training_data(self) -> "TrainingData":
+        from pdml.node.job import training_data  # which knows folders
+
         data = training_data.load_training_data(
             self.study(), self.name, self.frozen(), before=self.lineage()
         )
