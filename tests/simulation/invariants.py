@@ -15,7 +15,7 @@ from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event, IterateReleased
 from pdml.errors import PDMLError
 from pdml.mechanisms import masks
-from pdml.node.job.job_result import NodeJob
+from pdml.node.job.job_result import JobResult
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.requests import RequestKind, read_answer
 from pdml.node.storage.control_db import OfferState
@@ -213,7 +213,7 @@ class Observer:
             if job.state != JobState.FINISHED:
                 continue
             try:
-                signed = NodeJob.load(machine.directory, job.job).job
+                signed = JobResult.load(machine.directory, job.job)
                 problems = _problems(signed)
             except PDMLError as error:
                 self.refuse("a result verifies", f"{machine.name}: {job.job}: {error}")
