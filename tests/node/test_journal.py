@@ -32,3 +32,17 @@ def test_a_journal_whose_tables_cannot_be_made_stays_as_it_was(tmp_path):
     with closing(sqlite3.connect(path)) as db:
         tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     assert tables == [("statements",)]
+
+
+def test_of_several_hellos_in_one_job_the_least_number_of_releases_stays(tmp_path):
+    """A job may be resumed after others; its first words are what a statement cannot fall short
+    of.
+    """
+    with closing(Journal(tmp_path / "alice.db")) as journal:
+        entry = dict.fromkeys(("terms", "server", "dataset", "source", "plan"), "x")
+        journal.begin("job", **entry, sealed=b"")
+        for before, kept in ((2, 2), (5, 2), (1, 1)):
+            journal.set_peer("job", "bob", dataset="his", before=before)
+            assert journal.peer("job", "bob") == ("his", kept)
+        journal.set_peer("job", "bob", dataset="another", before=7)
+        assert journal.peer("job", "bob") == ("another", 7)

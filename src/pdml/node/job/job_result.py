@@ -397,6 +397,9 @@ def _links(terms: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Fla
 
 
 def _dataset_flaws(sender: Statement, releases: NeighbourReleases, receiver: str) -> Iterator[Flaw]:
+    """Whoever states fewer releases than it told of hides spending. More are no lie: a job that is
+    resumed after others states these, too.
+    """
     earlier = releases.earlier_releases
     if (releases.dataset, earlier) != (sender.dataset, sender.earlier_releases):
         name = sender.server

@@ -358,11 +358,14 @@ class Journal:
 
     def set_peer(self, job: str, sender: str, *, dataset: str, before: int) -> None:
         """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when
-        the job began.
+        the job began. The least of its words stays: a job that is resumed may come after others.
         """
         with self._transaction():
             self._db.change(
-                "INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before)
+                "INSERT INTO peers VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET before = iif("
+                "dataset = excluded.dataset, min(before, excluded.before), excluded.before), "
+                "dataset = excluded.dataset",
+                (job, sender, dataset, before),
             )
 
     def minimum_releases(self, sender: str, dataset: str) -> int:
