@@ -48,7 +48,7 @@ class Status:
 
     @property
     def frozen_at(self) -> str:
-        """The hour in which it was frozen, or ""."""
+        """The hour in which it was frozen; empty before."""
         return _hour_or_nothing(self.totals.frozen_hour)
 
     @property
@@ -207,17 +207,8 @@ class Collection:
         )
 
     def require_clock(self) -> int | None:
-        """Refuse what must wait until the date is believed, and erase what is due.
-
-        Returns
-        -------
-        int or None
-            How many reports were erased now; None before the end of retention.
-
-        Raises
-        ------
-        ClockJump
-            If the retention has ended by a clock that is not believed.
+        """Refuse with `ClockJump` what must wait until the date is believed, and erase what is due:
+        how many, None before the end of retention.
         """
         erased = self._keep_retention()
         if self.clock_jump is not None and self.clock_jump.over:
@@ -225,15 +216,13 @@ class Collection:
         return erased
 
     def confirm_clock(self) -> None:
-        """Believe the machine's date from now on, and erase all reports if their retention has
-        ended by it.
-        """
+        """Believe the machine's date, and erase all reports if their retention has ended by it."""
         self.store.set_latest_hour(self._hour)
         self._keep_retention()
 
     def _keep_retention(self) -> int | None:
-        """How many reports were erased because their time has come; None before. A date that is
-        not believed is kept for whoever must not go on by it.
+        """How many were erased because their time has come; None before. A date that is not
+        believed is kept in `clock_jump`.
         """
         self.clock_jump = None
         try:
@@ -382,15 +371,13 @@ def _hour_or_nothing(hour: int | None) -> str:
 
 
 def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manifest:
-    """Freeze the collection and write it to ``folder``; again and again, always with the same
-    bytes.
+    """Freeze the collection and write it to ``folder``; again and again, always the same bytes.
 
     Guarantees
     ----------
     - Nothing is added or withdrawn from the moment it is frozen, which comes first.
     - Rows are in the order of the reports' random ids; ids, hours and tokens are not exported.
-    - The digest of the first export is kept: an export that differs is refused, because the
-      database was altered.
+    - An export whose digest differs from the first one's is refused: the database was altered.
     """
     reports = store.totals().reports
     if reports < min_records:

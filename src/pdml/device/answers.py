@@ -81,9 +81,7 @@ def on_menu(study: Study, epsilon: float) -> int:
 
 
 def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
-    """The ε of each sensitive attribute in millionths; what is not said is what its menu
-    suggests. Anything else is refused.
-    """
+    """The ε of each sensitive attribute in millionths, by default what its menu suggests."""
     menus = {
         attribute.name: attribute.epsilon
         for attribute in study.encoder.sensitive
@@ -141,8 +139,8 @@ def invitation(text: str) -> str:
 
 
 def consent(study: Study, *, agreed: bool) -> dict[str, str]:
-    """What a report carries of a person's consent, as fields of it; nothing where a study asks for
-    none. Raises `InvalidInput` for somebody who has not agreed.
+    """A person's consent as fields of a report. Raises `InvalidInput` if one is asked for and not
+    given.
     """
     if study.consent is None:
         return {}

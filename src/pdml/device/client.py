@@ -1,6 +1,4 @@
-"""One person's report: encoded and randomised here, shown, and sent. All of what a device does, in
-the order in which it does it.
-"""
+"""One person's report: encoded and randomised here, shown, and sent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,8 +52,7 @@ def prepare(
     token: str = "",
     agreed: bool = False,
 ) -> bytes:
-    """The bytes to send. Answers are randomised here, before they can leave, and once: the memory
-    keeps the draw.
+    """The bytes to send. Answers are randomised here, once: the memory keeps the draw.
 
     Guarantees
     ----------
@@ -119,8 +116,8 @@ def _refuse_second_draw(
 
 
 def _left(memo: Memo, study: Study) -> bytes:
-    """The bytes that alone may leave once a report has: empty if none has, or if one without a
-    receipt was for an earlier revision, whose keys no service has any more. The draw stays.
+    """The bytes that alone may leave once a report has; empty if none has, or if one without a
+    receipt was for an earlier revision. The draw stays.
     """
     data = memo.sent.encode("ascii")
     if data and memo.receipt is None and decode_report(data).study != study.hash:
@@ -147,9 +144,7 @@ def preview(study: Study, data: bytes) -> Preview:
 def submit(
     study: Study, memory: Memory, service: Delivery, data: bytes, *, record: str = ""
 ) -> Receipt:
-    """Send prepared bytes and remember the receipt; a refusal or silence is a `NotDelivered` with
-    its reason.
-    """
+    """Send prepared bytes and keep the receipt; a refusal or silence is a `NotDelivered`."""
     report = decode_report(data)
     memo = memory.recall(study.memory_key(report.token), record)
     draw = None if memo is None else (memo.id, memo.epsilon, memo.label)
@@ -175,9 +170,7 @@ def submit(
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """One record's report to one service, step by step: what is still to be asked, the report to
-    look at, and sending it.
-    """
+    """One record's report to one service, step by step."""
 
     study: Study
     service: Delivery  # The collecting organisation's

@@ -45,8 +45,7 @@ class Delivery:
     Guarantees
     ----------
     - Off this machine, https with a verified certificate or nothing; redirections are not followed.
-    - An attempt that got no clear answer is repeated with the same bytes, which services count
-      once.
+    - An attempt without a clear answer is repeated with the same bytes, which services count once.
     - A receipt is believed only if it is for exactly the bytes that were sent.
     """
 
@@ -71,9 +70,7 @@ class Delivery:
         self._close()
 
     def require_study(self, study: str) -> None:
-        """Refuse a service that works for another study, before anything about a person is sent to
-        it.
-        """
+        """Refuse a service of another study, before anything about a person is sent to it."""
         status, body = self._ask("GET", "/v1/study")
         if status != 200:
             raise NotDelivered(
@@ -121,9 +118,7 @@ class Delivery:
         return answer
 
     def send(self, report: bytes) -> Answer:
-        """Deliver one report: its receipt, or the problem for which it was refused and certainly
-        not stored.
-        """
+        """Its receipt, or the problem for which it was refused and certainly not stored."""
         status, body = self._ask("POST", "/v1/reports", report, "application/json")
         answer = self._answer(report, body)
         if isinstance(answer, Receipt) != (status in (200, 201)):
@@ -238,9 +233,7 @@ class Delivery:
 
 
 def address_of(study: Study, server: str = "") -> str:
-    """Where a study's server takes reports; an address is what it is, and one server needs no
-    name.
-    """
+    """Where a study's server takes reports; an address is what it is."""
     if "://" in server:
         return server
     if not server and len(study.servers) > 1:
@@ -287,8 +280,6 @@ def _refuses(status: int) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """In words; an error of the protocol quotes the server, which must not reach the terminal's
-    controls.
-    """
+    """In words; an error of the protocol quotes the server, which may send control characters."""
     text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
     return plain(text, longest=200)

@@ -71,8 +71,8 @@ def randomise(
     answers: Sequence[tuple[int, int, int]] = (),
     stream: Stream | None = None,
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Randomised response for one person's label and, by draws of their own, for their sensitive
-    answers: the reported label, and level and millionths of each answer. From OS entropy.
+    """Randomised response for a label and, by draws of their own, for sensitive answers: the
+    reported label, and level and millionths of each answer. From OS entropy.
     """
     others = tuple((draw(level, micro, many, stream), micro) for level, micro, many in answers)
     return draw(label, micro_epsilon, classes, stream), others
@@ -94,8 +94,7 @@ class Memory:
 
     Guarantees
     ----------
-    - A draw is on the disk before anybody sees it, and the first one on the disk is the one that
-      counts.
+    - A draw is on the disk before anybody sees it, and the first one there is the one that counts.
     - What is on the disk says no more about the true label than the report: it is a function of it.
     - A file that cannot be read is an error, never a reason to draw again.
     """
@@ -139,8 +138,8 @@ class Memory:
         classes: int,
         answers: Sequence[tuple[int, int, int]] = (),
     ) -> Memo:
-        """The memo of this record; drawn now if there is none. Of two at the same time the first
-        wins. ``answers``: level, millionths and number of levels of each sensitive one.
+        """The memo of this record, drawn now if there is none; of two at once the first wins.
+        ``answers``: level, millionths and number of levels of each sensitive one.
         """
         while (stored := self.recall(study, record)) is None:
             if not self._adopt(study, record):

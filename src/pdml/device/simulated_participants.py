@@ -1,9 +1,8 @@
-"""`pdml contribute --csv` as a function, to try a study out: many devices in one process. A table
-of people becomes reports on the disk, and these are delivered.
+"""`pdml contribute --csv` as a function: many devices in one process, to try a study out.
 
-The outbox is written whole, before any network activity, and never drawn again: an interrupted
-delivery goes on where it stopped, with the same reports. Its first line says what it was made from;
-each further line is one report without token.
+The outbox is written whole before any network activity, and never drawn again: an interrupted
+delivery goes on with the same reports. Its first line says what it was made from; each further
+line is one report without token.
 """
 
 import hashlib
@@ -107,15 +106,12 @@ def fill(
     source: str,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Origin:
-    """Draw every report and write the outbox; if it exists already for the same source, nothing is
-    drawn again.
+    """Draw every report and write the outbox; if it exists for the same source, draw nothing again.
 
     Guarantees
     ----------
-    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports and nothing
-      else.
-    - The file appears whole or not at all, readable by its owner alone; of two runs at the same
-      time the first wins.
+    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports alone.
+    - The file appears whole or not at all, readable by its owner alone; of two runs the first wins.
     """
     origin = Origin(version=FORMAT.version, study=study.hash, source=source, reports=table.n_rows)
     if not path.exists():
@@ -161,11 +157,8 @@ def deliver(
     progress: Callable[[int, int], None] = lambda done, of: None,
     connections: int = CONNECTIONS,
 ) -> Tally:
-    """Send what has no receipt yet, in batches over a few open connections; each receipt is written
-    down as it comes.
-
-    A service that cannot be reached ends the delivery; what is left counts as "not_sent" and goes
-    out next time.
+    """Send what has no receipt yet, in batches; each receipt is written down as it comes. A service
+    that cannot be reached ends the delivery: the rest goes out next time.
     """
     origin, tally = _origin(path), Tally()
     with connect() as service:
@@ -230,9 +223,7 @@ def _account(
 def _unsent(
     path: Path, stored_ids: set[str], tokens: Sequence[str], tally: Tally
 ) -> Iterator[tuple[int, bytes]]:
-    """Row and bytes of each report without receipt; the invitation is put in now, because it may
-    come later than the draw.
-    """
+    """Row and bytes of each; the invitation is put in now: it may come later than the draw."""
     with _open(path, _OUTBOX) as file:
         next(file)
         for row, line in enumerate(file, start=1):
@@ -294,9 +285,7 @@ def _open(path: Path, what: str, flags: int = os.O_RDONLY) -> BinaryIO:
 
 
 def _receipts(path: Path) -> set[str]:
-    """Ids that a service holds already; a last line that an interrupt cut short is sent again,
-    which is safe.
-    """
+    """Ids that a service holds; a last line that an interrupt cut short is sent again."""
     if not os.path.lexists(path):
         return set()
     stored_ids = set()

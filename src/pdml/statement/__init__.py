@@ -4,47 +4,52 @@ in the order in which NIST SP 800-226 asks, and the impact assessment of Art. 35
 | file | what is in it |
 |---|---|
 | `sections/*.md.j2` | the prose, one file for each question: Markdown that a lawyer can edit |
-| `facts.py`, `load_facts.py` | the one context of these templates: the study, and a ledger |
+| `facts.py` | the one context of these templates: the study, and a ledger |
 | `document.py` | what a document is made of, read from Markdown and written as Markdown |
 | `registry.py` | the entry for the registry of deployments |
 """
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
+from math import isinf
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from pdml import _validate
-from pdml.consortium.signed_evaluation import PooledEvaluation
-from pdml.errors import InvalidInput
+from pdml.accounting import Ledger
+from pdml.accounting.kinds import RANDOMISED_BY, UNSAID
+from pdml.accounting.ledger import ADVERSARIES
+from pdml.consortium.result_folder import MODEL, verify_result
+from pdml.consortium.signed_evaluation import combine_evaluations, digest_of
+from pdml.errors import DataError, InvalidInput
 from pdml.formatting import numbers
 from pdml.formatting.markup import markdown_templates
+from pdml.mechanisms.randomness import SOURCES
+from pdml.model.model import Model, load_model
 from pdml.pages.render import document as render_template
-from pdml.statement import load_facts, registry
+from pdml.planning.training_plan import TrainingPlan
+from pdml.statement import registry
 from pdml.statement.document import Document, Section, read_section, to_markdown
-from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Facts, whom
+from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Facts, Spent, whom
 from pdml.study import Study
+from pdml.study.schema import trainable
 from pdml.study.schema.trainable import MOST_JOBS
+from pdml.training.result import SEPARATE_NODES
 
 FILES = {"html": "statement.html", "markdown": "statement.md", "registry": "registry.yaml"}
 _SIMULATED = (
     "Simulation: the noise of this run came from a seeded generator, so the run protects nobody. "
     "The figures say what a deployment with real noise would guarantee."
 )
-_QUESTIONS: tuple[str, ...] = (
-    "unit",
-    "neighbours",
-    "parameters",
-    "trust",
-    "outside",
-    "randomness",
-    "channels",
+_QUESTIONS = (
+    *("unit", "neighbours", "parameters", "trust", "outside", "randomness", "channels"),
+    *("exposure", "accounting", "utility", "checking"),
 )
-_QUESTIONS += ("exposure", "accounting", "utility", "checking")
 _DPIA = ("processing", "necessity", "risks", "rights", "decision")
 _SECTIONS = markdown_templates("pdml.statement", "sections")
 _SECTIONS.globals |= {"numbers": numbers, "whom": whom, "MOST_JOBS": MOST_JOBS}
@@ -113,19 +118,18 @@ class Statement:
         return to_markdown(self.document)
 
     @cached_property
-    def _entry(self) -> tuple[registry.Entry, tuple[str, ...]]:
+    def _entry(self) -> tuple[dict[str, Any], list[str]]:
         return registry.entry(self.facts, self.document.sections, self.published)
 
     @property
     def registry(self) -> dict[str, Any]:
         """The entry for the Differential Privacy Deployments Registry, as plain values."""
-        values: dict[str, Any] = msgspec.to_builtins(self._entry[0])
-        return values
+        return self._entry[0]
 
     @property
     def registry_text(self) -> str:
         """The same as a file that is JSON and YAML alike."""
-        return registry.serialize(self._entry[0])
+        return registry.serialize(self.registry)
 
     def text(self, form: str) -> str:
         """What a file holds: "html", "markdown" or "registry"."""
@@ -151,23 +155,15 @@ class Statement:
             "verified": spent is not None and spent.verified,
             "protects_nobody": self.facts.simulated,
             "trainings": self.facts.trainings if spent is None else None,
-            "trainings_allowed": None if self._uncounted else self.facts.allowed,
+            "trainings_allowed": self.facts.allowed if spent is None and self.facts.plan else None,
             "menu": list(study.menu),
             "budget": study.to_dict().get("budget"),
             "rows": [row.to_dict() for row in self.facts.rows],
             "coalitions": [row.to_dict() for row in self.facts.coalitions],
-            "evaluation": None if self._evaluated is None else self._evaluated.to_dict(),
+            "evaluation": spent.evaluated.to_dict() if spent and spent.evaluated else None,
             "missing": list(self.missing),
             "registry": self.registry,
         }
-
-    @property
-    def _evaluated(self) -> PooledEvaluation | None:
-        return None if self.facts.spent is None else self.facts.spent.evaluated
-
-    @property
-    def _uncounted(self) -> bool:
-        return self.facts.spent is not None or self.facts.plan is None
 
 
 def file_names(form: str = "") -> dict[str, str]:
@@ -233,11 +229,158 @@ def statement(
                 "evaluations must be left out without a result: they are about its model",
                 setting="evaluations",
             )
-        return Statement(load_facts.forecast_facts(study, trainings), published)
+        return Statement(_forecast_facts(study, trainings), published)
     if trainings != 1:
         raise InvalidInput(
             f"trainings must be left out with a result, got {trainings}: its ledger says itself "
             "what it counts",
             setting="trainings",
         )
-    return Statement(load_facts.load_result_facts(study, result, evaluations), published)
+    return Statement(_load_result_facts(study, result, evaluations), published)
+
+
+def _forecast_facts(study: Study, trainings: int) -> Facts:
+    """What so many trainings by the study's plan spend at worst, at the δ of its budget."""
+    if study.plan is None:
+        if trainings > 1:
+            raise InvalidInput(
+                f"trainings must be left out for the study {study.id}, got {trainings}: it leaves "
+                "the plan to each job, so that nothing is known of what a training spends",
+                setting="trainings",
+            )
+        return Facts(study=study, plan=None)
+    facts = Facts(study=study, plan=study.plan, trainings=trainings)
+    whole = trainable.worst_case_ledger(study, study.plan, trainings)
+    books = {data: _at_budget(whole, facts, data) for data in facts.kinds}
+    return replace(
+        facts,
+        rows=tuple(books[data].row(data, whom) for data in facts.kinds for whom in ADVERSARIES),
+        coalitions=tuple(
+            books[data].row(data, OTHERS, colluding=k) for data in facts.kinds for k in facts.sizes
+        ),
+        allowed=trainable.most_jobs(study, study.plan),
+        within=whole.keeps(facts.budget),
+    )
+
+
+def _at_budget(ledger: Ledger, facts: Facts, data: str) -> Ledger:
+    """At the δ at which the budget bounds it, so that the two can be compared."""
+    epsilon, delta = facts.budget.bound(data)
+    return ledger if isinf(epsilon) else replace(ledger, delta=delta)
+
+
+class _Provenance(msgspec.Struct):
+    """What must stand in the file of a study's model; what else stands there is passed over."""
+
+    study_hash: str
+    job: str
+    terms: str
+    parties: str
+    servers: list[str]
+    records_per_server: list[int]
+    noise_source: str
+    leaks: list[str]
+    labels_randomised_by: list[str] | None = None  # None: files do not say it
+    earlier_releases: list[int] | None = None
+
+
+def _load_result_facts(
+    study: Study, result: str | os.PathLike[str], evaluations: Sequence[str | os.PathLike[str]]
+) -> Facts:
+    """What a finished training has spent: from a model's file, or a result's folder, which is
+    verified first; and what evaluations of its model have.
+    """
+    path, verified, last_digits = Path(result), False, False
+    if path.is_dir():
+        # Of the page a statement says nothing.
+        verification = verify_result(path, study=study.hash, allow_unchecked=True)
+        verification.check()
+        path, verified, last_digits = path / MODEL, True, MODEL in verification.unchecked
+    model = load_model(path)
+    if model.local:
+        raise InvalidInput(
+            f"result must be a model that was released, got the local model of {model.local}: "
+            "it is made of exact sums and must not be shared",
+            setting="result",
+        )
+    provenance = _provenance(model, path)
+    if provenance.study_hash != study.hash:
+        raise InvalidInput(
+            f"result must be of the study {study.id} with the hash {study.hash}, got a model of "
+            f"{provenance.study_hash}: another study, or another revision of this one",
+            setting="result",
+        )
+    servers = provenance.servers
+    by = provenance.labels_randomised_by or [UNSAID] * len(servers)
+    before = provenance.earlier_releases or [0] * len(servers)
+    evaluated = None
+    if evaluations:
+        evaluated = combine_evaluations(study, evaluations, model=digest_of(model))
+    spent = Spent(
+        job=provenance.job,
+        terms=provenance.terms,
+        separate_nodes=provenance.parties == SEPARATE_NODES,
+        source=provenance.noise_source,
+        records=dict(zip(servers, provenance.records_per_server, strict=True)),
+        randomised_by=dict(zip(servers, by, strict=True)),
+        released_before=dict(zip(servers, before, strict=True)),
+        counted=str(model.privacy.get("counted", "not said")),
+        leaks=tuple(provenance.leaks),
+        expected=model.expected,
+        verified=verified,
+        last_digits=last_digits,
+        evaluated=evaluated,
+    )
+    rows, plan = tuple(model.ledger_rows()), TrainingPlan.from_dict(model.plan)
+    facts = Facts(
+        study=study, plan=plan, rows=rows, coalitions=tuple(model.coalitions()), spent=spent
+    )
+    return _checked(facts, path)
+
+
+def _provenance(model: Model, path: Path) -> _Provenance:
+    """Whose model it is, by its file."""
+    if "study_hash" not in model.provenance:
+        raise InvalidInput(
+            f"result must be a model that was trained under a study, got {str(path)!r}, which "
+            "names none",
+            setting="result",
+        )
+    try:
+        provenance = msgspec.convert(model.provenance, _Provenance)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{str(path)!r} does not say where it comes from: {error}") from None
+    lists = (
+        *(provenance.records_per_server, provenance.labels_randomised_by),
+        provenance.earlier_releases,
+    )
+    if any(values is not None and len(values) != len(provenance.servers) for values in lists):
+        raise DataError(f"{str(path)!r} does not say the same of all its servers")
+    if not set(by or ()) <= set(RANDOMISED_BY):
+        raise DataError(f"{str(path)!r} names somebody unknown who randomised labels")
+    source = provenance.noise_source
+    if source not in SOURCES or source != model.privacy.get("source"):
+        raise DataError(f"{str(path)!r} does not say what its noise was drawn from")
+    return provenance
+
+
+def _checked(facts: Facts, path: Path) -> Facts:
+    """With a row for every coalition that is shown; anything less than all rows is no ledger."""
+    rows = [(row.data, row.adversary) for row in facts.rows]
+    wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]
+    if sorted(rows) != sorted(wanted):
+        raise DataError(
+            f"{str(path)!r} must hold a ledger of {len(wanted)} lines, for each of "
+            f"{', '.join(facts.kinds)}"
+        )
+    # Where all coalitions learn the same the file says it once.
+    coalitions = facts.coalitions or tuple(
+        replace(row, colluding=k)
+        for row in facts.rows
+        for k in facts.sizes
+        if row.adversary == OTHERS
+    )
+    selection = tuple(row for row in coalitions if row.colluding in facts.sizes)
+    if len(selection) != len(facts.kinds) * len(facts.sizes):
+        raise DataError(f"{str(path)!r} must hold a line for every number of colluding servers")
+    return replace(facts, coalitions=selection)

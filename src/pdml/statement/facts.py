@@ -90,10 +90,8 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """A study as it is planned (``spent`` is None), or one of its trainings.
-
-    Without a plan, which is then left to each job, there are no rows: the budget and the menu are
-    all that is known.
+    """A study as it is planned (``spent`` is None), or one of its trainings. Without a plan, which
+    is then left to each job, there are no rows.
     """
 
     study: Study
@@ -115,8 +113,7 @@ class Facts:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What there are rows of: label, features, each randomised answer, and these together with
-        the label."""
+        """What there are rows of: label, features, each randomised answer, and these together."""
         names = [attribute.name for attribute in self.sensitive]
         return (*DATA, *randomized_attributes.names(names))
 
@@ -132,12 +129,10 @@ class Facts:
 
     @property
     def n(self) -> int:
-        """How many organisations take part."""
         return len(self.study.servers)
 
     @property
     def others(self) -> int:
-        """n - 1."""
         return self.n - 1
 
     @property
@@ -148,8 +143,7 @@ class Facts:
 
     @property
     def against(self) -> tuple[tuple[str, int | None], ...]:
-        """Whom rows are about: the receiver, those whom the budget assumes to collude, all others,
-        and all together."""
+        """Whom rows are about: the receiver, those assumed to collude, all others, everybody."""
         few = [(OTHERS, self.assumed)] if self.assumed else []
         return ((RECEIVER, None), *few, (OTHERS, None), (TOGETHER, None))
 
@@ -184,8 +178,7 @@ class Facts:
 
     @cached_property
     def untrainable(self) -> tuple[str, ...]:
-        """Why the software refuses to train under the study: its budget never ends, or its plan
-        never keeps to it."""
+        """Why the software refuses to train under the study, by its budget and its plan."""
         hopeless = self.spent is None and not self.within
         mistakes = (
             trainable.mistakes(self.study) if hopeless else trainable.budget_mistakes(self.study)
@@ -237,8 +230,7 @@ class Facts:
         return data in LIMITED and not isinf(self.budget.limit(data)[0])
 
     def device_limit(self, data: str) -> tuple[float, float] | None:
-        """(ε, 0) that nobody ever exceeds, whatever is trained, by what devices do; None where
-        something is sent as it was given."""
+        """(ε, 0) that nobody ever exceeds, by what devices do; None for what is sent as given."""
         menus = {
             randomized_attributes.named(attribute.name): _menu(attribute).menu[-1]
             for attribute in self.sensitive
@@ -259,8 +251,7 @@ class Facts:
         return numbers.epsilon(most)
 
     def ceiling(self, data: str, colluding: int | None = None) -> tuple[float, float] | None:
-        """(ε, δ) that so many other organisations together (None: all) never exceed, whatever is
-        trained: by the budget, or by what devices randomise; None where nothing bounds it."""
+        """(ε, δ) that so many others together (None: all) never exceed; None: nothing bounds it."""
         k, most = colluding or self.others, self.budget.colluding or self.others
         bound = self.budget.bound(data)
         limits = [bound] if k <= most and not isinf(bound[0]) else []
@@ -290,8 +281,9 @@ class Facts:
         return ", ".join(f"“{self.question(attribute)}”" for attribute in self.sensitive)
 
     def subject(self, data: str, adversary: str = OTHERS) -> str:
-        """What a row is about, in words. That of features is about a whole record, of which the
-        collecting organisation reads what is not randomised."""
+        """What a row is about. That of features is about a whole record, of which the collecting
+        organisation reads what is not randomised.
+        """
         if data == "features" and adversary != OTHERS and self.clear:
             return "the other answers" + (" that are not randomised" if self.sensitive else "")
         questions = {attribute.name: self.question(attribute) for attribute in self.sensitive}

@@ -71,14 +71,9 @@ def create(
     capacity: int = 50_000,
     attempts: Attempts | None = None,
 ) -> App:
-    """The application for one server of ``study``.
-
-    ``page`` is the contributor's page and ``operator`` renders the operator's, both made elsewhere:
-    this package imports neither. ``secure`` says that people reach it by https, so that cookies may
-    only travel there, and ``proxied`` that something in front of it passes requests on, so that a
-    connection from this machine may be anybody's. ``guard`` is the one that `serve` was given: what
-    it refuses is told with the rest. ``capacity`` bounds the reports waiting to be stored.
-    ``attempts`` slows down whoever tries unknown invitations.
+    """The application for one server of ``study``. ``secure``: people reach it by https;
+    ``proxied``: a connection from this machine may be anybody's; ``guard``: the one that `serve`
+    has.
     """
     service = Service(
         study,
@@ -169,7 +164,6 @@ def _lifespan(service: Service) -> Any:
 
 
 def _problem_of(error: Exception) -> tuple[Problem, Mapping[str, str]]:
-    """What an error says to the client, and the headers that go with it."""
     if isinstance(error, Refused):
         return error.problem, {}
     if isinstance(error, MessageError):
@@ -185,9 +179,7 @@ def _problem_of(error: Exception) -> tuple[Problem, Mapping[str, str]]:
 
 
 class _Post:
-    """Answers a body of one type, under a limit. Straight on ASGI: a framework's request costs more
-    than checking and storing a report does.
-    """
+    """Straight on ASGI: a framework's request costs more than checking and storing a report."""
 
     def __init__(self, service: Service, kind: bytes, limit: int, act: _Act) -> None:
         self._service, self._kind, self._limit, self._act = service, kind, limit, act
@@ -206,13 +198,12 @@ class _Post:
 
 
 async def _take_report(service: Service, body: bytes) -> tuple[int, _Answers]:
-    """One report. Sending the same again is no error: it gets the first answer."""
+    """Sending the same again is no error: it gets the first answer."""
     ((answer, is_new),) = await service.intake.accept((body,))
     return 201 if is_new else 200, (answer,)
 
 
 async def _take_batch(service: Service, body: bytes) -> tuple[int, _Answers]:
-    """Many reports, each answered on its own line in the same order."""
     lines = split_batch(body)
     if not lines:
         raise Refused("malformed", "a batch holds at least one report")
@@ -229,5 +220,4 @@ async def _admit(service: Service, body: bytes) -> tuple[int, _Answers]:
 
 
 async def _withdraw(service: Service, body: bytes) -> tuple[int, _Answers]:
-    """A person takes their report back, by a code that only their device knows."""
     return 200, (await service.withdraw(decode_withdrawal(body).code),)

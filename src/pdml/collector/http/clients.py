@@ -40,9 +40,7 @@ class Proxies:
         return address is not None and any(address in network for network in self._networks)
 
     def client(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
-        """Each proxy adds the address it was called from at the end: the last that is no trusted
-        proxy is the client.
-        """
+        """The last address that is no trusted proxy: each adds the one that called it."""
         values = b",".join(value for name, value in headers if name == b"x-forwarded-for")
         for hop in reversed(values.decode("latin-1").split(",")):
             host = _bare(hop.strip())
@@ -52,12 +50,11 @@ class Proxies:
 
 
 class Attempts:
-    """Unknown tokens and codes by address: a bucket each, which drains by ``per_minute`` and holds
-    as many.
+    """Unknown tokens and codes by address: a bucket each, which drains by ``per_minute``.
 
     Guarantees
     ----------
-    - At most `MOST` addresses are held, in memory only, none longer than its bucket takes to drain.
+    - At most `MOST` addresses, in memory only, none longer than its bucket takes to drain.
     - Nobody waits longer than `LONGEST` seconds.
     """
 
@@ -71,8 +68,7 @@ class Attempts:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def delay_response(self, scope: Any, answers: Iterable[object]) -> None:
-        """Wait before giving ``answers`` to the client of ``scope``, as long as its address
-        deserves."""
+        """Wait before ``answers`` go to the client of ``scope``, as its address deserves."""
         problems = (answer for answer in answers if type(answer) is Problem)
         unknown = sum(problem.code in _GUESSES for problem in problems)
         if not unknown:
@@ -85,7 +81,7 @@ class Attempts:
             await self._clock.sleep_async(seconds)
 
     def _delay(self, address: str, unknown: int) -> float:
-        """The seconds until the bucket, with ``unknown`` more in it, holds no more than it may."""
+        """Seconds until the bucket, with ``unknown`` more in it, holds no more than it may."""
         now = self._clock.monotonic()
         most = self.per_minute + LONGEST * self._rate
         level, when = self._levels.pop(address, (0.0, now))
@@ -99,9 +95,7 @@ class Attempts:
 
 @lru_cache(maxsize=4096)
 def group(host: str) -> str:
-    """What counts as one address: an IPv6 network of 64 bits belongs to one household, and an
-    address of it is free.
-    """
+    """What counts as one address: an IPv6 network of 64 bits belongs to one household."""
     address = _address(host)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, 64), strict=False))
@@ -118,7 +112,7 @@ def _network(text: str) -> Any:
 
 
 def _address(host: str) -> Any:
-    """None for what is no address; an IPv4 address in IPv6's clothes is itself."""
+    """None for what is no address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -127,7 +121,7 @@ def _address(host: str) -> Any:
 
 
 def _bare(text: str) -> str:
-    """Without a port: 192.0.2.1:4711, [2001:db8::1]:4711."""
+    """Without a port."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

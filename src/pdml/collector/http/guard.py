@@ -25,9 +25,7 @@ _GRACE = 3.0  # seconds for bodies and answers on their way when the service sto
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long and how many. Every deadline is for the whole of its part: a byte now and then does
-    not help.
-    """
+    """How long and how many. Every deadline is for the whole of its part."""
 
     # seconds until a request's head is complete, from the connection or the last answer on
     head: float = 30.0
@@ -48,9 +46,7 @@ class Limits:
 
 
 class Guard:
-    """Counts connections, and ends those that take too long. ``problems`` counts by code what was
-    refused here.
-    """
+    """Counts connections, and ends those that take too long; ``problems``: refusals by code."""
 
     def __init__(self, limits: Limits | None = None, proxies: Proxies | None = None) -> None:
         self.limits = limits or Limits()
@@ -103,9 +99,7 @@ class Guard:
     # Around the application
 
     def around(self, app: _App) -> _App:
-        """``app``, whose requests the guard hears of; what it is told of the client is what a
-        trusted proxy says.
-        """
+        """``app``, of whose requests the guard hears, with the client that a trusted proxy names."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             connection = self._open.get(scope["client"]) if scope["type"] == "http" else None
@@ -163,7 +157,6 @@ def _decrement(counts: Counter[str], key: str) -> None:
 
 
 def _size(scope: Scope) -> int:
-    """Of a request's head, about."""
     return (
         len(scope["raw_path"])
         + len(scope["query_string"])

@@ -22,8 +22,8 @@ _TICK = 0.5  # seconds between two looks at the deadlines
 
 
 class Listener:
-    """Accepts from a socket until closed; ``factory`` makes the HTTP server's protocol for each
-    connection. What `create_server` would give, as far as anybody asks.
+    """Accepts until closed, as far as anybody asks what `create_server` gives; ``factory`` makes
+    the HTTP server's protocol for each connection.
     """
 
     def __init__(
@@ -102,11 +102,8 @@ class Listener:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, between the socket and the HTTP server, through asyncio's own two interfaces
-    alone: to the socket it is a protocol, to the server's protocol it is a transport.
-
-    It passes everything on and keeps the time: the guard says when a request's head and body are
-    there and when it is answered, the transport when its client does not read.
+    """One connection: to the socket a protocol, to the HTTP server's protocol a transport. It
+    passes everything on and keeps the time.
     """
 
     def __init__(self, guard: Guard, peer: tuple[str, int], inner: asyncio.Protocol) -> None:
@@ -139,9 +136,7 @@ class Connection(asyncio.Protocol):
         self._deadline = inf
 
     def ended(self, *, unread: bool) -> None:
-        """It is answered. A body that nobody read is not waited for: with it in the way no other
-        request can come.
-        """
+        """It is answered. With a body that nobody read in the way no other request can come."""
         self.reading = False
         self._received = 0
         self._deadline = self._guard.now + self._guard.limits.head
@@ -151,7 +146,6 @@ class Connection(asyncio.Protocol):
     # What the guard says
 
     def look(self) -> None:
-        """Called often."""
         now = self._guard.now
         if not self._is_connected:
             return  # the handshake has a deadline of its own
@@ -166,9 +160,7 @@ class Connection(asyncio.Protocol):
                 self.close()
 
     def _late(self) -> None:
-        """The body did not come. The server learns that the client is gone; the client learns
-        why.
-        """
+        """The server learns that the client is gone; the client learns why."""
         self.reading = False
         self._guard.problems["timeout"] += 1
         limit = self._guard.limits.body
@@ -214,9 +206,7 @@ class Connection(asyncio.Protocol):
     # What the server says
 
     def write(self, data: bytes) -> None:
-        """The head of an answer leaves in one write with its body: half the system calls and
-        packets.
-        """
+        """The head of an answer leaves in one write with its body: half the system calls."""
         if self._gone:  # a server that answers several requests of one client may not have heard
             return
         if self._pending_head:
@@ -262,9 +252,7 @@ class Connection(asyncio.Protocol):
 
 
 def _make_room(connections: int) -> int:
-    """As many connections as asked for, or as the system has file descriptors for when it gives
-    what it can.
-    """
+    """As many connections as asked for, or as the system has file descriptors for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _RESERVE
     if 0 <= soft < wanted:  # RLIM_INFINITY is below

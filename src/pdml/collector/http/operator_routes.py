@@ -41,9 +41,7 @@ _FORM = templates("pdml.collector").get_template("login.html")
 
 
 class OperatorAuth:
-    """Knows the token's hash and the sessions it has opened; both die with the process, the token's
-    file does not.
-    """
+    """Knows the token's hash and the sessions it has opened; both die with the process."""
 
     def __init__(
         self,
@@ -70,9 +68,7 @@ class OperatorAuth:
         return [Route("/metrics", self.metrics, methods=["GET"]), *(pages if self._render else [])]
 
     async def metrics(self, request: Request) -> Response:
-        """Also for this machine itself, where that can be told: from a proxy's connections it
-        cannot.
-        """
+        """Also for this machine itself, where that can be told: behind a proxy it cannot."""
         if not (self._admitted(request) or self._is_here(request)):
             raise Refused("unauthorized")
         headers = {**NO_STORE, "content-type": _METRICS}
@@ -149,9 +145,7 @@ class OperatorAuth:
 
 
 def _render_metrics(service: Service) -> str:
-    """Prometheus text: totals of this process only. Counts per class or ε are the operator's, not
-    everybody's.
-    """
+    """Prometheus text: totals of this process. Counts by class or ε are the operator's alone."""
     counters, writer, attempts = service.counters, service.writer, service.attempts
     refused = {f'{{code="{code}"}}': count for code, count in service.problems().items()}
     metrics: list[tuple[str, str, float | dict[str, int]]] = [

@@ -1,7 +1,4 @@
-"""The few parts of HTTP that the hot path needs, straight on ASGI: bodies under a cap, and answers.
-
-Frameworks' request objects cost more than checking and storing a report does.
-"""
+"""The few parts of HTTP that the hot path needs, straight on ASGI: capped bodies, and answers."""
 
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -42,9 +39,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def require_type(scope: Scope, *allowed: bytes) -> None:
-    """Refuse other content types. Browsers let any site post text or forms; JSON they ask about
-    first, and are told no.
-    """
+    """Browsers let any site post text or forms; JSON they ask about first, and are refused."""
     content_type = header(scope, b"content-type")
     if content_type in allowed:
         return
@@ -57,9 +52,7 @@ def require_type(scope: Scope, *allowed: bytes) -> None:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The request's body, of at most ``limit`` bytes: by its declared length before reading, and
-    counted while it arrives.
-    """
+    """At most ``limit`` bytes: by the declared length, and counted while it arrives."""
     declared = header(scope, b"content-length")
     if declared and (len(declared) > 15 or int(declared) > limit):
         raise Refused("too_large", f"the body may have at most {limit} bytes")
@@ -89,9 +82,7 @@ async def send(
 async def send_problem(
     sender: Send, answer: Problem, headers: Mapping[str, str] | None = None, *, close: bool = False
 ) -> None:
-    """``close``: the body may not have been read, and the connection must not be used on with it in
-    the way.
-    """
+    """``close``: the body may not have been read, and would be in the way."""
     more = _problem_headers(answer) + _raw(headers or {}) + _CLOSE * close
     await send(sender, answer.status, msgspec.json.encode(answer), _PROBLEM, more)
 

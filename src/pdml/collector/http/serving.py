@@ -1,7 +1,5 @@
-"""`pdml collect serve` as a function: the service of one collection, until it is stopped.
-
-uvicorn is set up so that nothing about people reaches a log, nothing travels in the clear, and
-nobody shuts others out.
+"""`pdml collect serve` as a function. uvicorn is set up so that nothing about people reaches a log,
+nothing travels in the clear, and nobody shuts others out.
 """
 
 import asyncio
@@ -247,9 +245,7 @@ def serve(
 
 
 def _guarded_loop(guard: Guard, ready: Callable[[], None]) -> asyncio.AbstractEventLoop:
-    """A loop whose servers get their connections from the guard. uvicorn asks for one when the
-    application has started.
-    """
+    """A loop whose servers get their connections from the guard."""
     try:
         from uvloop import Loop as Base
     except ModuleNotFoundError:
@@ -305,11 +301,8 @@ class _Lines(logging.Formatter):
 
 
 def _log_to_stderr() -> None:
-    """The service's own troubles, never people's reports; no access log, because addresses and
-    times are people's.
-
-    Of uvicorn errors alone: it warns of every request that is none, and anybody can send as many as
-    they like.
+    """Errors of uvicorn alone, and no access log: addresses and times are people's, and it warns of
+    every request that is none, as many as anybody sends.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))

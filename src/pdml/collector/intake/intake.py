@@ -51,7 +51,7 @@ class Summary:
 
 
 class Counters:
-    """What this process has counted since it started."""
+    """What this process has counted since it started, in memory only."""
 
     def __init__(self, now: float) -> None:
         self.started = now
@@ -87,7 +87,7 @@ class Intake:
 
     async def accept(self, lines: Sequence[bytes]) -> list[tuple[Answer, bool]]:
         """One answer per report in the same order, and whether it is newly stored. Whatever
-        happens, no line goes unanswered.
+        happens, none goes unanswered.
         """
         now = self._clock.now()
         results = self.rules.read(lines, now)

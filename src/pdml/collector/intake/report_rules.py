@@ -30,9 +30,7 @@ from pdml.study.messages import (
 
 
 class Refusal(NamedTuple):
-    """A problem's code, one sentence about this case, and the report's id where it could be
-    read.
-    """
+    """A problem's code, a sentence about this case, and the report's id if it could be read."""
 
     code: str
     detail: str = ""
@@ -84,9 +82,7 @@ class Rules:
         return MAX_BATCH * (self.max_report + 1)
 
     def read(self, lines: Sequence[bytes], now: float) -> list[Entry | Refusal]:
-        """Each report's entry, or the first rule it breaks; a bad line never harms its
-        neighbours.
-        """
+        """Each report's entry, or the first rule it breaks; a bad one harms no other."""
         reason, hour = self.closed_reason(now), int(now // 3600)
         read = [self._read_line(line, hour, reason) for line in lines]
         entries = [result for result in read if type(result) is Entry]
@@ -110,9 +106,7 @@ class Rules:
         return Outcome.CLOSED if now >= self.closes else None
 
     def _fine(self, features: Sequence[bytes]) -> list[bool]:
-        """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum
-        does.
-        """
+        """`acceptable` of each; one alone by a shorter way: NumPy costs more than the sum does."""
         # a signalling NaN must not warn on its way to being refused
         with np.errstate(invalid="ignore"):
             if len(features) > 1:
@@ -124,8 +118,8 @@ class Rules:
             return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
 
     def _coded(self, features: Sequence[bytes]) -> list[bool]:
-        """Whether every sensitive answer is the code of one level at an ε of its menu, to the
-        bit: nothing else has the bound on its influence, and nothing else was randomised.
+        """Whether every sensitive answer is, to the bit, the code of one level at an ε of its menu:
+        nothing else has the bound on its influence.
         """
         rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
         good = np.ones(len(rows), dtype=bool)
@@ -189,7 +183,7 @@ class Rules:
 
 
 def _consents(study: Study) -> dict[tuple[str, str], bytes]:
-    """Also for studies that ask for none: their reports carry none."""
+    """Reports to a study that asks for no consent carry none."""
     if study.consent is None:
         return {("", ""): b""}
     digest, version = study.consent.digest, study.consent.version
@@ -212,9 +206,7 @@ def hash_id(id: str) -> bytes:
 
 
 def hash_token(token: str) -> bytes:
-    """How an invitation is kept: it has 128 random bits, so that a plain hash cannot be
-    searched.
-    """
+    """How an invitation is kept: its 128 random bits cannot be searched for."""
     return sha256(token.encode()).digest()
 
 

@@ -127,9 +127,7 @@ class Service:
         return self._refuse(problem(reason.value)) if reason else Admission(self.rules.study_hash)
 
     async def withdraw(self, code: str) -> Withdrawn | Problem:
-        """Erase the report of this code, as long as it is not frozen. Raises
-        `StorageUnavailable`.
-        """
+        """Erase the report of this code unless it is frozen. Raises `StorageUnavailable`."""
         id = report_id(code)
         try:
             is_new = await self.run(partial(self._store.withdraw, hash_id(id)))

@@ -1,14 +1,9 @@
-"""Group commit: one thread stores whatever has queued up in one transaction, then everybody waiting
-is answered.
+"""Group commit: whatever has queued up is stored in one transaction, then everybody waiting is
+answered. A commit costs one sync of the disk, whether it holds one report or a thousand.
 
-A commit costs one sync of the disk whether it holds one report or a thousand, so that the busier
-the service is, the cheaper each report becomes. The queue is bounded: beyond it the service says
-"later" instead of growing.
-
-The event loop collects and hands over once per turn; the thread only commits. Waking it for every
-report would have both fight for the interpreter's lock. A small group for a store that answers at
-once (a file on a fast disk) is committed on the loop itself: that costs less than handing it over,
-and by the time it is done the next group has arrived.
+The event loop collects and hands over once per turn; a thread commits. Waking it for every report
+would have both fight for the interpreter's lock. A small group for a store that answers at once is
+committed on the loop itself: that costs less than handing it over.
 """
 
 import asyncio
@@ -39,9 +34,7 @@ _Result = tuple[list[Decision] | Exception | None, float]  # and the seconds it 
 
 
 class Writer:
-    """The only caller of `Store.commit` in this process, one commit at a time. Made and used on the
-    event loop.
-    """
+    """The only caller of `Store.commit` in this process, one at a time, on the event loop."""
 
     def __init__(
         self,
@@ -68,9 +61,7 @@ class Writer:
         self.commit_seconds = 0.0
 
     async def commit(self, entries: Sequence[Entry]) -> list[Decision]:
-        """The entries' outcomes once they are durable. Raises `Overloaded` or
-        `StorageUnavailable`.
-        """
+        """Once they are durable. Raises `Overloaded` or `StorageUnavailable`."""
         if self._is_stopping or self.queued + len(entries) > self._capacity:
             raise Overloaded
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
@@ -111,9 +102,7 @@ class Writer:
         running.add_done_callback(lambda done: self._deliver(group, done.result()))
 
     def _commit(self, group: list[_Job], commit: _Commit) -> _Result:
-        """What came of all entries; whatever goes wrong, nobody is acknowledged, and the service
-        lives on.
-        """
+        """Whatever goes wrong, nobody is acknowledged, and the service lives on."""
         entries = [entry for job, _ in group for entry in job]
         start = self._clock.monotonic()
         result: list[Decision] | Exception | None

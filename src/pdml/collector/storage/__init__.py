@@ -17,10 +17,8 @@ def open_store(
     keys: Path | None = None,
     machine: Machine | None = None,
 ) -> Store:
-    """Open a collection in ``database``; with ``create`` it is made if there is none.
-
-    ``keys`` is the folder of its keys: beside a file unless given, and for PostgreSQL in the folder
-    the program runs in.
+    """Open a collection; with ``create`` it is made if there is none. ``keys``: the folder of its
+    keys, by default beside a file, and for PostgreSQL in the working folder.
     """
     if urlsplit(database).scheme in ("postgresql", "postgres"):
         with extras.needed("collect"):

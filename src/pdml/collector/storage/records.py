@@ -41,9 +41,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionId:
-    """Whose reports these are: fixed when the database is made, and checked whenever it is
-    opened.
-    """
+    """Whose reports these are: fixed when the database is made, checked when it is opened."""
 
     study_id: str
     study_hash: str
@@ -158,9 +156,7 @@ def no_collection(where: str) -> InvalidInput:
 
 
 def check_identity(version: int, identity: Sequence[Any], own: CollectionId, where: str) -> None:
-    """Refuse tables that this program does not know, or a database that belongs to another study
-    or server; ``identity`` is its `COLUMNS`.
-    """
+    """Refuse unknown tables, or a database of another study or server."""
     if why := FORMAT.refusal(version, where):
         raise InvalidInput(why)
     stored = CollectionId(**dict(zip(COLUMNS.split(", "), identity, strict=True)))
@@ -183,13 +179,11 @@ def decide_by_id(
     stored: Sequence[Any] | None,
     open_report: Callable[[int, bytes, bytes], Content],
 ) -> Decision | None:
-    """What became of an entry by its id and the times; None: it is new and in time, so that its
-    token decides.
+    """What became of an entry by its id and the times; None: new and in time, its token decides.
 
     ``stored`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report
-    gets the first answer, whatever has happened since. A repetition has the same bytes, nonce and
-    token included, and only its device knows those: everybody else gets one answer, whatever they
-    guess and whether or not the report was withdrawn.
+    to the byte, nonce and token included, gets the first answer. Only its device knows those:
+    everybody else gets one answer, whatever they guess and whether or not it was withdrawn.
     """
     if stored is not None:
         key, sealed = stored

@@ -61,8 +61,7 @@ class KeyRing:
     Guarantees
     ----------
     - A key has reached the disk before anything is sealed with it, and is given out once.
-    - A key that was given out for something that never came to be stored is wiped: its sealed bytes
-      may lie about too.
+    - A key of something that never came to be stored is wiped: its sealed bytes may lie about too.
     - When `destroy` has returned, zeros have reached the disk in the keys' place.
     """
 
@@ -75,9 +74,7 @@ class KeyRing:
         entropy: Callable[[int], bytes] = os.urandom,
         disk: KeyDisk | None = None,
     ) -> None:
-        """Open the keys of the collection with the name ``ring``; only a ``fresh`` one, which has
-        none yet, gets a folder.
-        """
+        """Open the keys of the ring with this name; only a ``fresh`` one gets a folder."""
         self.folder = folder
         self.ring = ring
         self.entropy = entropy
@@ -106,9 +103,7 @@ class KeyRing:
             )
 
     def begin(self) -> None:
-        """A transaction begins. If it never comes to `settle`, what was taken for it is open
-        until a later one asks.
-        """
+        """If it never comes to `settle`, what was taken is open until a later transaction asks."""
         self._is_recovered = False
 
     def next(self, count: int, used: Used) -> int:
@@ -163,9 +158,7 @@ class KeyRing:
         self._files.clear()
 
     def _ready(self, used: Used, count: int) -> "_LockedKeyFile":
-        """This process's file, with so many keys in stock and nothing open from earlier
-        transactions.
-        """
+        """This process's file, with so many keys, and nothing open from earlier transactions."""
         try:
             key_file = self._owned()
             if not self._is_recovered:
@@ -178,9 +171,7 @@ class KeyRing:
             raise StorageUnavailable(_trouble(error)) from error
 
     def _owned(self) -> "_LockedKeyFile":
-        """The file that only this process adds to: the first that nobody else has, which is new if
-        all are taken.
-        """
+        """The file that only this process adds to: the first that nobody else has locked."""
         if self._key_file is not None and self._key_file.is_there():
             return self._key_file
         self._disown()
@@ -210,9 +201,7 @@ class KeyRing:
 
 
 class _LockedKeyFile:
-    """A file of keys that this process has locked, so that it alone adds slots to it. The system
-    frees the lock of a dead one.
-    """
+    """A file of keys to which this process alone adds slots; the lock dies with it."""
 
     def __init__(self, ring: KeyRing, number: int, handle: int) -> None:
         self.handle = handle
@@ -250,9 +239,7 @@ class _LockedKeyFile:
             raise
 
     def is_there(self) -> bool:
-        """Whether the file still has its name: keys in one that was moved away or restored over
-        would be lost.
-        """
+        """Keys in a file that was moved away or restored over would be lost."""
         try:
             return _inode(os.stat(self._path, follow_symlinks=False)) == self._inode
         except OSError:
@@ -289,9 +276,7 @@ class _LockedKeyFile:
         return [(number + i, keys[SLOT * i : SLOT * (i + 1)]) for i in range(count)]
 
     def stock(self, count: int) -> None:
-        """Make new keys if fewer are left, and sync them: what they seal may be acknowledged by its
-        own commit alone.
-        """
+        """Make new keys if fewer are left, and sync them before anything is acknowledged."""
         missing = count - len(self._stock) // SLOT
         if missing <= 0:
             return

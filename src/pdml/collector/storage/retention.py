@@ -18,8 +18,8 @@ _LAST = 253_402_300_799  # the last second that a date can be written for: of th
 
 
 class ClockJump(InvalidInput):
-    """The clock is more than a week ahead of the latest hour that the collection has seen, and the
-    end of retention has passed by it (``over``) or is less than a week away.
+    """The clock is more than a week ahead of the latest hour of use, and the end of retention has
+    passed by it (``over``) or is less than a week away.
     """
 
     def __init__(self, *, now: float, latest: int, end: float, reports: int) -> None:
@@ -47,10 +47,8 @@ def ends(study: Study) -> float:
 
 
 def keep_retention(study: Study, store: Store, now: float) -> int | None:
-    """Note the hour, and erase all reports if their retention has ended.
-
-    Returns how many were erased now; None before the end. Raises `ClockJump` if the date is not
-    believed, and `StorageUnavailable` if what is due cannot be erased.
+    """Note the hour, and erase all reports if their retention has ended: how many, None before.
+    Raises `ClockJump`, and `StorageUnavailable` if what is due cannot be erased.
     """
     end, hour = ends(study), int(now // 3600)
     if study.notice is None:

@@ -1,9 +1,7 @@
-"""A collection in one SQLite file: private, synced, shared with other processes, and never a ghost
-of itself.
+"""A collection in one SQLite file: private, synced, shared with other processes.
 
-WAL and synchronous=FULL, one writer. FULL is what makes an acknowledgement true: with NORMAL a
-commit returns before the log is synced, and a power cut takes it back
-(tests/collector/test_power_cut.py shows both).
+WAL and synchronous=FULL, one writer: with NORMAL a commit returns before the log is synced, and a
+power cut takes the acknowledged report back (tests/collector/test_power_cut.py shows both).
 """
 
 import os
@@ -79,11 +77,7 @@ class SqliteStore(Store):
         synchronous: str = "FULL",
         vfs: str = "",
     ) -> None:
-        """Open, or make, the collection at ``path``, with its keys beside it unless ``keys`` says
-        where.
-
-        Anything but FULL is for showing that FULL is needed.
-        """
+        """Open, or make, the collection; anything but FULL is for showing that FULL is needed."""
         super().__init__(collection_id, str(path), machine or Machine())
         self.path = path
         self._synchronous = synchronous
@@ -193,9 +187,7 @@ class SqliteStore(Store):
         return self._db
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
-        """Whoever puts another database in the place of an open one must not get this collection's
-        reports.
-        """
+        """Another database in the place of an open one must not get this one's reports."""
         own = self.collection_id.study_hash, self.collection_id.server, self._ring
         try:
             row = db.execute("SELECT study_hash, server, ring FROM pdml_collection").fetchone()
@@ -243,7 +235,7 @@ class SqliteStore(Store):
 
 
 def _begin(db: sqlite3.Connection, clock: Clock, wait: bool) -> None:
-    """Begin as soon as no other process is writing; without waiting raises `Busy`."""
+    """As soon as no other process is writing; without waiting raises `Busy`."""
     deadline = clock.monotonic() + _PATIENCE
     while True:
         try:
@@ -261,7 +253,6 @@ def _begin(db: sqlite3.Connection, clock: Clock, wait: bool) -> None:
 
 @contextmanager
 def _ending(db: sqlite3.Connection) -> Iterator[None]:
-    """Committed at the end of the block, or rolled back."""
     try:
         yield
         db.execute("COMMIT")
@@ -290,11 +281,8 @@ def _inserting(table: str, rows: int) -> str:
 
 
 def _make_private(path: Path) -> None:
-    """An existing file that others may read is closed to them, and one that they made is refused; a
-    new one is never readable by them, not even for a moment.
-
-    An existing file is not opened: closing it again would drop the locks of another connection in
-    this process (POSIX).
+    """Close it to others; a new one is never readable by them. An existing file is not opened:
+    closing it again would drop the locks of another connection in this process (POSIX).
     """
     try:
         with suppress(FileExistsError):

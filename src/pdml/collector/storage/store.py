@@ -1,8 +1,5 @@
 """One collection in a database: what every store promises, and how SQLite and PostgreSQL keep it
-alike.
-
-The database holds the reports of one study at one server, sealed, while their keys lie in a folder
-(`report_keys`). docs/reference/collector.md tells each row's life.
+alike. Reports lie there sealed, their keys in a folder. Rows: docs/reference/collector.md.
 """
 
 import os
@@ -108,8 +105,8 @@ class Store(ABC):
     Guarantees
     ----------
     - What a method has returned from survives a crash and a power cut.
-    - `commit` decides all entries in one transaction: an id is stored once, a token is used once,
-      whoever else is writing.
+    - `commit` decides all in one transaction: an id is stored once, a token used once, whoever
+      else is writing.
     - Once frozen, a collection never changes again, but for being erased.
     """
 
@@ -167,9 +164,7 @@ class Store(ABC):
         return ring, key is None
 
     def commit(self, entries: Sequence[Entry]) -> list[Decision]:
-        """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is
-        certain.
-        """
+        """Store or refuse each entry, in order; `StorageUnavailable` if nothing is certain."""
         decisions = self._store_all(entries)
         if decisions is not None:
             return decisions
@@ -183,15 +178,11 @@ class Store(ABC):
             return decisions
 
     def commit_at_once(self, entries: Sequence[Entry]) -> list[Decision] | None:
-        """`commit` if it needs to wait for nothing but this machine's disk; otherwise None, and
-        nothing done.
-        """
+        """`commit` if it waits for this machine's disk alone; otherwise None, nothing done."""
         return None
 
     def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Decision] | None:
-        """The common case at full speed: open, every entry new and in time, every token fresh.
-        Otherwise None, and nothing done.
-        """
+        """The common case at full speed: all new, in time, tokens fresh. Otherwise None."""
         if any([entry[7] for entry in entries]):  # closed_reason
             return None
         tokens = [entry[6] for entry in entries if entry[6]]
@@ -205,7 +196,6 @@ class Store(ABC):
         return None
 
     def _decide(self, db: Database, entry: Entry, state: State) -> Decision:
-        """One entry by itself."""
         stored = db.execute(self.FIND, (entry.id,)).fetchone()
         if (decision := decide_by_id(entry, state, stored, self._vault.open)) is not None:
             return decision
@@ -231,10 +221,8 @@ class Store(ABC):
     def _tallies(
         self, db: Database, state: State, sealed_tallies: SealedTallies
     ) -> tuple[Tallies, SealedTallies]:
-        """The totals as they are held, before anything is stored.
-
-        In a database from before a withdrawal they are counted anew, and the withdrawal happens to
-        it now.
+        """The totals before anything is stored. In a database from before a withdrawal they are
+        counted anew, and the withdrawal happens to it now.
         """
         try:
             return self._vault.tallies(sealed_tallies), sealed_tallies
@@ -282,11 +270,8 @@ class Store(ABC):
             db.execute("UPDATE pdml_collection SET invitations = invitations + ?", (len(rows),))
 
     def withdraw(self, report: bytes) -> bool:
-        """Destroy a report's key and erase it but for its id, which stays refused; False if it
-        already was.
-
-        Raises `NoSuchReport`, or `Ended` for a report in a frozen collection. After
-        `StorageUnavailable` it is to be done again.
+        """Destroy a report's key and erase it but for its id; False if it already was. Raises
+        `NoSuchReport`, or `Ended` where it is frozen. To be repeated after `StorageUnavailable`.
         """
         with self._sealing() as (db, state, sealed_tallies):
             # first: it finishes the withdrawals that a restored database has forgotten
@@ -315,8 +300,8 @@ class Store(ABC):
         return sealed is not None
 
     def erase(self, hour: int) -> int:
-        """Withdraw every report that is left, also of a frozen collection, which takes nothing
-        more; how many there were. After `StorageUnavailable` it is to be done again.
+        """Withdraw every report that is left, also of a frozen collection; how many there were. To
+        be repeated after `StorageUnavailable`.
         """
         with self._sealing() as (db, state, sealed_tallies):
             erased = 0
@@ -343,9 +328,7 @@ class Store(ABC):
                 db.execute("DELETE FROM pdml_doomed")
 
     def observe(self, hour: int, *, jump: int) -> int:
-        """Raise the latest hour to ``hour``, by at most ``jump`` unless it is the first; the latest
-        hour now.
-        """
+        """Raise the latest hour to ``hour``, by at most ``jump`` unless it is the first."""
         with self._reading() as db:
             (latest,) = db.execute(_LATEST).fetchone()
         if latest < hour:
@@ -381,9 +364,7 @@ class Store(ABC):
 
     @abstractmethod
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
-        """(features, label, ε) in the order of the ids, which are random: the order tells nothing
-        of the time.
-        """
+        """(features, label, ε) by id, which is random: the order tells nothing of the time."""
 
     def _opened(self, rows: Iterable[Sequence[Any]]) -> list[tuple[bytes, int, int]]:
         contents = [self._vault.open(*row) for row in rows]
@@ -411,7 +392,6 @@ class Store(ABC):
             yield db, State(state), SealedTallies(key, sealed)
 
     def _used(self, db: Database) -> Callable[[int, int], set[int]]:
-        """Which keys of a range something is stored under."""
         return partial(_used_keys, db)
 
     # What an engine does its own way
@@ -439,9 +419,7 @@ class Store(ABC):
 
     @abstractmethod
     def _insert_new(self, db: Database, entries: Sequence[Entry]) -> None:
-        """Seal and store; raises `NotAllNew` if one is known, before anything is sealed: a key
-        that sealed something for nothing is lost.
-        """
+        """Raises `NotAllNew` before anything is sealed: a key that sealed for nothing is lost."""
 
     def _all_rows(self, db: Database) -> Iterable[Sequence[Any]]:
         return db.execute(self.ROWS)  # type: ignore[no-any-return]

@@ -36,10 +36,8 @@ class SealedTallies(NamedTuple):
 
 
 class Vault:
-    """Seals and opens with the keys of a ring; as the ring, one call at a time.
-
-    The totals are padded to ``cells``: the length of what is sealed tells of no report whether it
-    was the first with its ε and reported class.
+    """Seals and opens with the keys of a ring, one call at a time. The totals are padded to
+    ``cells``: their length tells of no report whether it was the first of its cell.
     """
 
     def __init__(self, keys: KeyRing, *, cells: int) -> None:
@@ -51,9 +49,7 @@ class Vault:
 
     @contextmanager
     def settling(self) -> Iterator[None]:
-        """Around a transaction that seals: when it has been committed, what it sealed is there for
-        certain.
-        """
+        """Around a transaction that seals: once it is committed, what it sealed is there."""
         self.keys.begin()
         yield
         self.keys.settle()
@@ -68,9 +64,7 @@ class Vault:
         ]
 
     def open(self, number: int, id: bytes, sealed: bytes) -> Content:
-        """What a row says. Raises `DataError` if its key is gone, or if the row is not as it was
-        stored.
-        """
+        """Raises `DataError` if its key is gone, or if the row is not as it was stored."""
         try:
             content = AESGCM(self.keys.read(number)).decrypt(_ONCE, sealed, id)
         except InvalidTag:
@@ -97,11 +91,8 @@ class Vault:
     def recount(
         self, rows: Iterable[Sequence[Any]], *, frozen: bool
     ) -> tuple[Tallies, list[tuple[bytes]]]:
-        """The totals of (key, id, sealed) rows, and the ids of those that were withdrawn: their
-        keys are destroyed.
-
-        For a database that was restored from before a withdrawal, which has destroyed the key of
-        its totals too.
+        """The totals of (key, id, sealed) rows, and the ids of those whose keys are destroyed: for
+        a database that was restored from before a withdrawal.
         """
         counts: Counter[tuple[int, int]] = Counter()
         gone: list[tuple[bytes]] = []
@@ -145,6 +136,5 @@ class Vault:
 
 
 def _packed(entry: Entry) -> bytes:
-    """What is sealed of an entry."""
     _, _, epsilon, label, hour, features, _, _, consent, mac, _ = entry
     return _FIXED.pack(-epsilon if consent else epsilon, label, hour, mac) + consent + features
