@@ -8,11 +8,14 @@ lists them, with what is promised. What carries no version is version 1.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from pdml._version import __version__
+from pdml.errors import DataError
+
+_T = TypeVar("_T")
 
 _MOST_LEVELS = 100  # of nesting: far more than any format has, far fewer than Python can walk
 
@@ -92,6 +95,16 @@ class Format:
             return self.refusal(decode(data, _Head, by).version, what)
         except msgspec.DecodeError:
             return ""
+
+    def read(self, data: bytes, kind: type[_T], what: str, otherwise: str) -> _T:
+        """Parse a table of this format; `DataError` of its version, or else ``otherwise``."""
+        try:
+            value: Any = decode(data, kind)
+        except msgspec.DecodeError:
+            raise DataError(self.refusal_of(data, what) or otherwise) from None
+        if why := self.refusal(value.version, what):
+            raise DataError(why)
+        return value  # type: ignore[no-any-return]
 
     def refusal_by_mark(self, data: bytes, what: str) -> str:
         """The same for bytes that begin with a mark, such as ``pdml statement 1``."""

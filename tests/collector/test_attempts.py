@@ -9,8 +9,8 @@ from conversation import JSON, NDJSON, send, talk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.collector.http import clients as module
-from pdml.collector.http.clients import LONGEST, Attempts
+from pdml.collector.http import guard as module
+from pdml.collector.http.guard import LONGEST, Attempts
 from pdml.collector.intake.report_rules import hash_token
 from pdml.errors import InvalidInput
 from pdml.study.messages import Admission, problem

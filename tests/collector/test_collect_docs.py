@@ -5,7 +5,7 @@ from pathlib import Path
 
 from collecting import TRIAL
 
-from pdml.collector.http.openapi import document
+from pdml.collector.http.application import document
 from pdml.collector.intake.report_rules import Rules
 from pdml.study.messages import MAX_BATCH
 

@@ -9,7 +9,7 @@ from collecting import TRIAL, Slept, packed, report
 from conversation import send, talk
 from test_withdrawal import Raw
 
-from pdml.collector.http.clients import Attempts
+from pdml.collector.http.guard import Attempts
 from pdml.collector.intake.report_rules import hash_id, hash_token
 from pdml.device.client import prepare
 from pdml.device.memo import Memory

@@ -12,8 +12,8 @@ from conversation import create
 from hypothesis import HealthCheck, settings
 from schemathesis import checks
 
-from pdml.collector.http.clients import Attempts
-from pdml.collector.http.openapi import document
+from pdml.collector.http.application import document
+from pdml.collector.http.guard import Attempts
 from pdml.collector.intake.report_rules import Rules, collection_id
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.study.messages import PROBLEMS

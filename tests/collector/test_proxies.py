@@ -4,8 +4,7 @@ saw.
 
 import pytest
 
-from pdml.collector.http.clients import Proxies, group
-from pdml.collector.http.guard import Limits
+from pdml.collector.http.guard import Limits, Proxies, group
 from pdml.errors import InvalidInput
 
 NEAR = Proxies(["10.0.0.0/24", "2001:db8:1::7"])

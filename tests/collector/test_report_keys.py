@@ -11,8 +11,14 @@ from collecting import slots
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdml.collector.storage.report_keys import PAGE, SLOT, KeyDestroyed, KeyRing
-from pdml.collector.storage.vault import SealedTallies, Vault
+from pdml.collector.storage.report_keys import (
+    PAGE,
+    SLOT,
+    KeyDestroyed,
+    KeyRing,
+    SealedTallies,
+    Vault,
+)
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 
 RING = "ab" * 16

@@ -7,7 +7,7 @@ import pytest
 from collecting import TRIAL, Slept, report
 from conversation import JSON, assert_problem, send, talk
 
-from pdml.collector.http.clients import Attempts
+from pdml.collector.http.guard import Attempts
 from pdml.collector.intake.report_rules import hash_id
 from pdml.collector.storage.records import State
 from pdml.study.messages import report_id

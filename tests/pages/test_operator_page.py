@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pdml.accounting import Budget
-from pdml.collector.intake.intake import Summary
+from pdml.collector.intake.service import Summary
 from pdml.collector.storage.records import State
 from pdml.formatting import markup, numbers
 from pdml.mechanisms.label_flip import WORD, threshold

@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from pdml.accounting.kinds import DEVICES
-from pdml.collector.intake.intake import hour_text
 from pdml.collector.intake.report_rules import collection_id, hash_id, hash_token
+from pdml.collector.intake.service import hour_text
 from pdml.collector.storage import open_store
 from pdml.collector.storage.records import Totals, require_there
 from pdml.collector.storage.retention import ClockJump, keep_retention

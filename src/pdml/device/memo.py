@@ -10,15 +10,12 @@ other:
     ..., sent, receipt            stored by the service
     study, withdrawn              the service has erased it again, and this device the rest
 
-Every field but the receipt, which is the service's, and the code that withdraws the report, which
-is drawn before anything else, stands in the report itself: whoever reads this file learns of the
-person what whoever receives the report learns, and no more. What the true answer was is written
+Every field but receipt and code stands in the report itself: whoever reads this file learns of the
+person what the collecting organisation learns, and no more. What the true answer was is written
 nowhere, so it cannot be corrected after the draw.
 
-Of a report that was withdrawn only that stays. It is enough: whoever received the report may have
-kept it, so a second draw about the same answer would cost its epsilon again; and no second one can
-be made, because nothing is drawn or sent for a person whose report was withdrawn. Without this
-line the person would be new to the device, and be randomised again without a word.
+Of a report that was withdrawn only that stays: its reader may have kept it, so that a second draw
+about the same answer would cost its epsilon again.
 """
 
 import contextlib
@@ -107,19 +104,12 @@ class Memory:
         path = self._path(study, record)
         try:
             content = read_file(path)
-            memo: Memo = decode(content, Memo)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise DataError(f"cannot read {path}: {because(error)}") from None
-        except msgspec.DecodeError:
-            raise DataError(
-                FORMAT.refusal_of(content, str(path))
-                or f"{path} must be what this device remembers of the study, got something "
-                "else: restore it from a copy"
-            ) from None
-        if why := FORMAT.refusal(memo.version, str(path)):
-            raise DataError(why)
+        must = f"{path} must be what this device remembers of the study, got something else"
+        memo = FORMAT.read(content, Memo, str(path), f"{must}: restore it from a copy")
         if not (memo.id or memo.withdrawn):
             raise DataError(f"{path} must hold a draw, got none: restore it from a copy")
         if memo.study != study:
@@ -147,11 +137,11 @@ class Memory:
                 reported, others = randomise(label, micro_epsilon, classes, answers, stream)
                 memo = Memo(
                     study=study,
+                    version=FORMAT.version,
                     id=report_id(code),
                     epsilon=micro_epsilon,
                     label=reported,
                     answers=others,
-                    version=FORMAT.version,
                     code=code,
                 )
                 self._write(record, memo, first=True)
@@ -193,15 +183,13 @@ class Memory:
         return path.exists()
 
     def _path(self, study: str, record: str) -> Path:
-        return self._folder / (
-            hashlib.sha256(f"{study}\n{record}".encode()).hexdigest()[:32] + ".json"
-        )
+        name = hashlib.sha256(f"{study}\n{record}".encode()).hexdigest()[:32]
+        return self._folder / f"{name}.json"
 
     def _write(self, record: str, memo: Memo, *, first: bool) -> None:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidInput(
-                f"cannot remember the draw in {self._folder}: {because(error)}"
-            ) from None
+            why = f"cannot remember the draw in {self._folder}: {because(error)}"
+            raise InvalidInput(why) from None
         write_private(self._path(memo.study, record), msgspec.json.encode(memo), first=first)

@@ -12,7 +12,7 @@ from pdml.device.delivery import Delivery, address_of
 from pdml.device.memo import Memo, Memory, default_folder
 from pdml.errors import DataError, InvalidInput, NotDelivered, because
 from pdml.files import read_file, write_private
-from pdml.formats import Format, decode
+from pdml.formats import Format
 from pdml.study import Study
 from pdml.study.messages import Problem, Receipt, Withdrawn
 
@@ -37,18 +37,10 @@ def make_receipt(study: Study, url: str, memo: Memo) -> SavedReceipt:
     """The receipt of a memo for its owner to keep."""
     if memo.receipt is None:
         raise InvalidInput("a receipt is kept of a report that was stored, got one that was not")
-    who = study.organiser
-    named = {} if who is None else {"organiser": who.name, "address": who.address}
-    return SavedReceipt(
-        version=FORMAT.version,
-        title=study.title,
-        **named,
-        contact="" if who is None else who.contact,
-        url=url,
-        receipt=memo.receipt,
-        report=memo.sent,
-        code=memo.code,
-    )
+    names = {"title": study.title, "url": url, "report": memo.sent, "code": memo.code}
+    if (who := study.organiser) is not None:
+        names |= {"organiser": who.name, "address": who.address, "contact": who.contact}
+    return SavedReceipt(version=FORMAT.version, receipt=memo.receipt, **names)
 
 
 def save(path: Path, receipt: SavedReceipt) -> None:
@@ -62,16 +54,10 @@ def load(path: str | os.PathLike[str]) -> SavedReceipt:
     """Read what `save` or the page wrote."""
     try:
         data = read_file(path)
-        receipt: SavedReceipt = decode(data, SavedReceipt)
     except OSError as error:
         raise DataError(f"cannot read {path}: {because(error)}") from None
-    except msgspec.DecodeError:
-        other = f"{path} must be a receipt that the page or `pdml contribute --receipt` saved"
-        why = FORMAT.refusal_of(data, str(path)) or f"{other}, got something else"
-        raise DataError(why) from None
-    if why := FORMAT.refusal(receipt.version, str(path)):
-        raise DataError(why)
-    return receipt
+    must = f"{path} must be a receipt that the page or `pdml contribute --receipt` saved"
+    return FORMAT.read(data, SavedReceipt, str(path), f"{must}, got something else")
 
 
 def withdraw(
@@ -95,14 +81,8 @@ def withdraw(
         gave it.
     receipt : Path, optional
         A saved receipt, on whatever device; by default what this device remembers.
-    token : str
-        The invitation that was used, or the link that holds it; another is another person.
-    record : str
-        Whose record, where several people share this device.
-    memory : Path, optional
-        Where draws are kept, by default ~/.local/state/pdml.
-    ca : Path, optional
-        Trust this authority's certificates (PEM) instead of the system's.
+    token, record, memory, ca
+        As for `contribute`; another invitation is another person.
 
     Returns
     -------

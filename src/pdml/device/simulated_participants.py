@@ -73,6 +73,11 @@ class Tally:
     undelivered: list[Undelivered] = field(default_factory=list)
     trouble: str = ""  # the sentence with which delivery ended early
 
+    def add_undelivered(self, reports: Iterable[tuple[int, bytes]], code: str) -> None:
+        self.undelivered += [
+            Undelivered(row, decode_report(data).id, code) for row, data in reports
+        ]
+
     def by_code(self) -> dict[str, int]:
         return dict(sorted(Counter(failure.code for failure in self.undelivered).items()))
 
@@ -82,17 +87,14 @@ def read_tokens(path: Path, needed: int) -> list[str]:
     try:
         lines = read_file(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
-        ) from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise DataError(f"cannot read {path}: {why}") from None
     tokens = [matches[-1] for line in lines if (matches := _TOKEN.findall(line))]
     if len(set(tokens)) != len(tokens):
         raise DataError(f"{path} must hold each invitation once, got one twice")
     if len(tokens) < needed:
-        raise DataError(
-            f"{path} must hold an invitation for each of the {needed:,} records, got "
-            f"{len(tokens):,}"
-        )
+        must = f"{path} must hold an invitation for each of the {needed:,} records"
+        raise DataError(f"{must}, got {len(tokens):,}")
     return tokens
 
 
@@ -115,8 +117,9 @@ def fill(
     """
     origin = Origin(version=FORMAT.version, study=study.hash, source=source, reports=table.n_rows)
     if not path.exists():
-        drawn = _draw_reports(origin, study, table, labels, epsilons, entropy)
-        write_private(path, drawn, first=True)
+        stream = stream_of(entropy)
+        reported = flip_labels(labels, epsilons, len(study.classes), stream).tolist()
+        write_private(path, _lines(origin, study, table, reported, epsilons, entropy), first=True)
     if (existing := _origin(path)) != origin:
         what = "another study" if existing.study != study.hash else "another table or other columns"
         raise DataError(
@@ -125,21 +128,27 @@ def fill(
     return origin
 
 
-def _draw_reports(
+def _lines(
     origin: Origin,
     study: Study,
     table: Table,
-    labels: IntArray,
+    reported: list[int],
     epsilons: Array,
     entropy: Callable[[int], bytes],
 ) -> Iterator[bytes]:
-    """The lines of an outbox."""
-    reported = flip_labels(labels, epsilons, len(study.classes), stream_of(entropy)).tolist()
-    micros = [micro(value) for value in epsilons.tolist()]
-    features = study.encode_table(table)
     yield msgspec.json.encode(origin) + b"\n"
-    for i in range(table.n_rows):
-        report = _report(study, micros[i], reported[i], features[i], entropy)
+    rows = zip(map(micro, epsilons.tolist()), reported, study.encode_table(table), strict=True)
+    for micro_epsilon, label, features in rows:
+        report = Report(
+            version=messages.FORMAT.version,
+            study=study.hash,
+            id=entropy(16).hex(),
+            nonce=entropy(16).hex(),
+            epsilon=micro_epsilon,
+            label=label,
+            features=pack_features(features),
+            **consent(study, agreed=True),
+        )
         yield encode_report(report) + b"\n"
 
 
@@ -180,11 +189,9 @@ def deliver(
         _open(receipts, _RECEIPTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file,
     ):
         while True:
-            while (
-                not tally.trouble
-                and len(running) < 2 * connections
-                and (batch := list(islice(todo, BATCH)))
-            ):
+            while not tally.trouble and len(running) < 2 * connections:
+                if not (batch := list(islice(todo, BATCH))):
+                    break
                 running[pool.submit(send, batch)] = batch
             if not running:
                 break
@@ -194,9 +201,7 @@ def deliver(
             file.flush()
             progress(tally.stored + tally.stored_before + len(tally.undelivered), origin.reports)
         os.fsync(file.fileno())
-    tally.undelivered += [
-        Undelivered(row, decode_report(data).id, NotSent.NOT_SENT) for row, data in todo
-    ]
+    tally.add_undelivered(todo, NotSent.NOT_SENT)
     tally.undelivered.sort(key=lambda failure: failure.row)
     return tally
 
@@ -208,16 +213,14 @@ def _account(
         answers = future.result()
     except NotDelivered as error:
         tally.trouble = tally.trouble or str(error)
-        tally.undelivered += [
-            Undelivered(row, decode_report(data).id, NotSent.NOT_DELIVERED) for row, data in batch
-        ]
+        tally.add_undelivered(batch, NotSent.NOT_DELIVERED)
         return
     for (row, data), answer in zip(batch, answers, strict=True):
         if isinstance(answer, Receipt):
             tally.stored += 1
             file.write(msgspec.json.encode(answer) + b"\n")
         else:
-            tally.undelivered.append(Undelivered(row, decode_report(data).id, answer.code))
+            tally.add_undelivered([(row, data)], answer.code)
 
 
 def _unsent(
@@ -231,31 +234,9 @@ def _unsent(
             if report.id in stored_ids:
                 tally.stored_before += 1
             else:
-                yield (
-                    row,
-                    encode_report(
-                        msgspec.structs.replace(report, token=tokens[row - 1]) if tokens else report
-                    ),
-                )
-
-
-def _report(
-    study: Study,
-    micro_epsilon: int,
-    label: int,
-    features: Array,
-    entropy: Callable[[int], bytes],
-) -> Report:
-    return Report(
-        version=messages.FORMAT.version,
-        study=study.hash,
-        id=entropy(16).hex(),
-        nonce=entropy(16).hex(),
-        epsilon=micro_epsilon,
-        label=label,
-        features=pack_features(features),
-        **consent(study, agreed=True),
-    )
+                if tokens:
+                    report = msgspec.structs.replace(report, token=tokens[row - 1])
+                yield row, encode_report(report)
 
 
 _OUTBOX, _RECEIPTS = "the outbox", "the file of receipts"
@@ -263,17 +244,10 @@ _LONGEST_LINE = 1 << 16  # bytes of an outbox's first line
 
 
 def _origin(path: Path) -> Origin:
-    try:
-        with _open(path, _OUTBOX) as file:
-            line = file.readline(_LONGEST_LINE)
-        origin: Origin = decode(line, Origin)
-    except msgspec.DecodeError:
-        other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
-        why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
-        raise DataError(why) from None
-    if why := FORMAT.refusal(origin.version, str(path)):
-        raise DataError(why)
-    return origin
+    with _open(path, _OUTBOX) as file:
+        line = file.readline(_LONGEST_LINE)
+    must = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
+    return FORMAT.read(line, Origin, str(path), f"{must}: name another --outbox")
 
 
 def _open(path: Path, what: str, flags: int = os.O_RDONLY) -> BinaryIO:

@@ -9,7 +9,7 @@ from math import sqrt
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.kinds import Adversary
-from pdml.collector.intake.intake import Summary
+from pdml.collector.intake.service import Summary
 from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.numerics.admm.labels import keep_weight

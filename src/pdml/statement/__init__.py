@@ -350,10 +350,8 @@ def _provenance(model: Model, path: Path) -> _Provenance:
         provenance = msgspec.convert(model.provenance, _Provenance)
     except msgspec.ValidationError as error:
         raise DataError(f"{str(path)!r} does not say where it comes from: {error}") from None
-    lists = (
-        *(provenance.records_per_server, provenance.labels_randomised_by),
-        provenance.earlier_releases,
-    )
+    by = provenance.labels_randomised_by
+    lists = (provenance.records_per_server, by, provenance.earlier_releases)
     if any(values is not None and len(values) != len(provenance.servers) for values in lists):
         raise DataError(f"{str(path)!r} does not say the same of all its servers")
     if not set(by or ()) <= set(RANDOMISED_BY):

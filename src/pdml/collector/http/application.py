@@ -1,4 +1,6 @@
-"""The service as an ASGI application: every route, and one place for whatever goes wrong."""
+"""The service as an ASGI application: every route, one place for whatever goes wrong, and the API
+told to machines, in OpenAPI 3.1.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,9 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from pdml.clock import SYSTEM_CLOCK, Clock
-from pdml.collector.http import openapi
-from pdml.collector.http.clients import Attempts
-from pdml.collector.http.guard import Guard
+from pdml.collector.http.guard import Attempts, Guard
 from pdml.collector.http.operator_routes import OperatorAuth
 from pdml.collector.http.responses import (
     NO_STORE,
@@ -28,16 +28,22 @@ from pdml.collector.http.responses import (
     send,
     send_problem,
 )
-from pdml.collector.intake.intake import Answer
-from pdml.collector.intake.service import Render, Service
+from pdml.collector.intake.report_rules import Rules
+from pdml.collector.intake.service import Answer, Render, Service
 from pdml.collector.storage.store import Store
 from pdml.errors import MessageError, StorageUnavailable
 from pdml.study import Study
 from pdml.study.messages import (
+    FORMAT,
     MAX_BATCH,
     MAX_INVITATION_BYTES,
+    PROBLEMS,
     Admission,
+    Invitation,
     Problem,
+    Receipt,
+    Report,
+    Withdrawal,
     Withdrawn,
     decode_invitation,
     decode_withdrawal,
@@ -119,7 +125,7 @@ def _routes(
     operator: bool,
 ) -> list[Route]:
     study, rules = service.study, service.rules
-    document = openapi.document(study, service.server, rules, operator=operator)
+    api = _encoder.encode(document(study, service.server, rules, operator=operator))
     safe = {"x-content-type-options": "nosniff"}
     fresh = {"cache-control": "no-cache", **safe}
 
@@ -147,7 +153,7 @@ def _routes(
             "application/json",
             fresh | {"pdml-study-hash": study.hash},
         ),
-        get("/openapi.json", _encoder.encode(document), "application/json", safe),
+        get("/openapi.json", api, "application/json", safe),
         Route("/healthz", health),
         *auth.routes(),
     ]
@@ -221,3 +227,174 @@ async def _admit(service: Service, body: bytes) -> tuple[int, _Answers]:
 
 async def _withdraw(service: Service, body: bytes) -> tuple[int, _Answers]:
     return 200, (await service.withdraw(decode_withdrawal(body).code),)
+
+
+_REF = "#/components/schemas/{name}"
+_WHOLE = ("malformed", "too_large", "unsupported_type", "timeout", "too_many_requests")
+_CHECKED = ("wrong_version", "wrong_study", "bad_id", "epsilon_not_on_menu", "bad_label")
+_RULES = (*_CHECKED, "bad_features", "wrong_consent", "token_missing")
+_DECIDED = ("token_unknown", "token_used", "id_conflict", "too_early", "closed", "frozen")
+_STORE = (*_DECIDED, "storage_unavailable")
+
+JsonObject = dict[str, Any]
+_TEXT: JsonObject = {"type": "string"}
+_OBJECT: JsonObject = {"type": "object"}
+_HASHED = "The study in canonical JSON; its SHA-256 is in the header pdml-study-hash."
+_JSON_TYPE, _NDJSON_TYPE, _HTML_TYPE = _JSON.decode(), _NDJSON.decode(), "text/html"
+
+
+def document(study: Study, server: str, rules: Rules, *, operator: bool) -> JsonObject:
+    """The document of the service that collects for ``study`` at ``server``."""
+    lines = _TEXT | {"description": f"One report per line, at most {MAX_BATCH}."}
+    answers = _TEXT | {"description": "A receipt or a problem per line, in the same order."}
+    paths = {
+        "/v1/reports": _post(
+            "sendReport",
+            "Store one report. Sending the same bytes again gives the first answer.",
+            _of("Report"),
+            {
+                "201": _answer("Stored, and on disk.", _of("Receipt")),
+                "200": _answer("Stored before: the first receipt again.", _of("Receipt")),
+            },
+            *(*_WHOLE, *_RULES, *_STORE),
+        ),
+        "/v1/batches": _post(
+            "sendBatch",
+            "Store many reports; each line is answered by itself.",
+            _content(_NDJSON_TYPE, lines),
+            {"200": _answer("One answer per line.", _content(_NDJSON_TYPE, answers))},
+            *(*_WHOLE, "batch_too_long"),
+        ),
+        "/v1/invitations": _post(
+            "askAdmission",
+            "Whether a report with this token would be taken now; uses nothing up.",
+            _of("Invitation"),
+            {"200": _answer("It would.", _of("Admission"))},
+            *(*_WHOLE, "token_missing", *_STORE),
+        ),
+        "/v1/withdrawals": _post(
+            "withdrawReport",
+            "Erase a report but for its id, by the code that only its device knows.",
+            _of("Withdrawal"),
+            {"200": _answer("Erased, now or before.", _of("Withdrawn"))},
+            *(*_WHOLE, "withdrawal_unknown", "frozen", "storage_unavailable"),
+        ),
+        "/v1/study": _get("getStudy", _HASHED, _JSON_TYPE, {}),
+        "/": _get("getPage", "The page for contributors.", _HTML_TYPE, _TEXT),
+        "/healthz": _get(
+            "getHealth",
+            "Whether the store can commit, shown by a commit.",
+            _JSON_TYPE,
+            _OBJECT,
+            "storage_unavailable",
+        ),
+        "/metrics": _metrics(),
+        "/openapi.json": _get("getDocument", "This document.", _JSON_TYPE, _OBJECT),
+    }
+    if operator:
+        paths |= _operator()
+    types = [Report, Receipt, Problem, Invitation, Admission, Withdrawal, Withdrawn]
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    _constrain(schemas["Report"], rules)
+    schemas["Invitation"]["properties"]["token"]["pattern"] = "^([0-9a-f]{32})?$"
+    schemas["Withdrawal"]["properties"]["code"]["pattern"] = "^[0-9a-f]{32}$"
+    schemas["Admission"]["properties"]["study"] = {"const": rules.study_hash}
+    schemas["Problem"]["properties"]["code"]["enum"] = list(PROBLEMS)
+    operators = {"operator": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": f"{study.title}: reports to {server}",
+            "version": str(FORMAT.version),
+            "description": study.description,
+        },
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": operators},
+    }
+
+
+def _metrics() -> JsonObject:
+    summary = "Totals of this process, for Prometheus."
+    path_item = _get("getMetrics", summary, "text/plain", _TEXT, "unauthorized")
+    # from this machine, where nothing stands in front, without
+    path_item["get"]["security"] = [{"operator": []}, {}]
+    return path_item
+
+
+def _operator() -> JsonObject:
+    login = {"401": _answer("The login form.", _content(_HTML_TYPE, _TEXT))}
+    page_summary = "The operator's page, or its login form."
+    page = _get("getOperatorPage", page_summary, _HTML_TYPE, _TEXT, "storage_unavailable")
+    page["get"]["responses"] |= login
+    counts = ("unauthorized", "storage_unavailable")
+    summary = _get("getSummary", "Totals and counts.", _JSON_TYPE, _OBJECT, *counts)
+    for part in (page, summary):
+        part["get"]["security"] = [{"operator": []}]
+    enter = _post(
+        "enter",
+        "Trade the operator's token for a cookie.",
+        _content("application/x-www-form-urlencoded", _OBJECT | {"properties": {"token": _TEXT}}),
+        {"303": {"description": "Admitted."}, **login},
+        *("too_large", "timeout"),
+    )
+    return {"/operator": page | enter, "/operator.json": summary}
+
+
+def _constrain(report: JsonObject, rules: Rules) -> None:
+    """What the rules ask beyond the types; the norm and the token cannot be said in a schema."""
+    length = 4 * ((4 * rules.width + 2) // 3)
+    hexadecimal = _TEXT | {"pattern": "^[0-9a-f]{32}$", "minLength": 32, "maxLength": 32}
+    perhaps = _TEXT | {"pattern": "^([0-9a-f]{32})?$"}
+    packed = {"contentEncoding": "base64", "minLength": length, "maxLength": length}
+    report["properties"] |= {
+        "version": {"const": FORMAT.version},
+        "study": {"const": rules.study_hash},
+        "id": hexadecimal,
+        "nonce": hexadecimal,
+        "epsilon": {"enum": sorted(rules.menu)},
+        "label": {"type": "integer", "minimum": 0, "maximum": rules.classes - 1},
+        "features": _TEXT | packed,
+        "token": hexadecimal if rules.require_tokens else perhaps,
+        "consent": {"enum": [consent for consent, _ in rules.consents]},
+        "consent_version": {"enum": [version for _, version in rules.consents]},
+    }
+    report["required"] = list(report["properties"])
+
+
+def _get(operation: str, summary: str, kind: str, schema: JsonObject, *problems: str) -> JsonObject:
+    answers = {"200": _answer(summary, _content(kind, schema)), **_problems(*problems)}
+    return {"get": {"operationId": operation, "summary": summary, "responses": answers}}
+
+
+def _post(
+    operation: str, summary: str, body: JsonObject, answers: JsonObject, *problems: str
+) -> JsonObject:
+    details = {"operationId": operation, "summary": summary}
+    request = {"requestBody": {"required": True, "content": body}}
+    return {"post": details | request | {"responses": answers | _problems(*problems)}}
+
+
+def _answer(description: str, content: JsonObject) -> JsonObject:
+    return {"description": description, "content": content}
+
+
+def _content(kind: str, schema: JsonObject) -> JsonObject:
+    return {kind: {"schema": schema}}
+
+
+def _of(name: str) -> JsonObject:
+    """One of the messages, as JSON."""
+    return _content(_JSON_TYPE, {"$ref": _REF.format(name=name)})
+
+
+def _problems(*codes: str) -> JsonObject:
+    """One response per status, naming its codes."""
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(PROBLEMS[code].status, []).append(code)
+    content = _content("application/problem+json", {"$ref": _REF.format(name="Problem")})
+    descriptions = {
+        status: f"Refused: {', '.join(problem_codes)}."
+        for status, problem_codes in sorted(by_status.items())
+    }
+    return {str(status): _answer(text, content) for status, text in descriptions.items()}

@@ -10,8 +10,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-from pdml.collector.http.clients import group
-from pdml.collector.http.guard import LARGEST_HEAD, Guard
+from pdml.collector.http.guard import LARGEST_HEAD, Guard, group
 from pdml.collector.http.responses import raw_problem
 from pdml.study.messages import problem
 

@@ -138,7 +138,7 @@ class OperatorAuth:
         return bool(self._token_hash) and hmac.compare_digest(digest, self._token_hash)
 
     def _form(self, message: str) -> Response:
-        text = _FORM.render(study=self._service.study, said=message)
+        text = _FORM.render(study=self._service.study, message=message)
         return HTMLResponse(
             text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"}
         )

@@ -17,8 +17,7 @@ import uvicorn
 
 from pdml.collector.collection import Collection
 from pdml.collector.http.application import create
-from pdml.collector.http.clients import PER_MINUTE, Attempts, Proxies
-from pdml.collector.http.guard import Guard, Limits
+from pdml.collector.http.guard import PER_MINUTE, Attempts, Guard, Limits, Proxies
 from pdml.collector.http.listener import Listener
 from pdml.collector.http.operator_routes import operator_token
 from pdml.collector.intake.service import Render

@@ -34,8 +34,7 @@ from pdml.collector.storage.records import (
     require_changeable,
     require_there,
 )
-from pdml.collector.storage.report_keys import KeyDestroyed, KeyDisk, KeyRing
-from pdml.collector.storage.vault import SealedTallies, Vault
+from pdml.collector.storage.report_keys import KeyDestroyed, KeyDisk, KeyRing, SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
 # What executes statements inside a transaction, with a ? for each value.
