@@ -56,11 +56,11 @@ import sys
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from pdml.collector.http.serving import serve
+from pdml.collector.http.serving import Settings, serve
 async def echo(request):
     await request.body()
     return Response(b"x" * 250, status_code=201, media_type="application/json")
-serve(Starlette(routes=[Route("/v1/reports", echo, methods=["POST"])]), host="127.0.0.1", port=0,
+serve(Starlette(routes=[Route("/v1/reports", echo, methods=["POST"])]), Settings(port=0),
       on_ready=lambda url: print('{"url": "' + url + '"}', flush=True))
 """
 

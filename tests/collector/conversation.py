@@ -8,6 +8,8 @@ import hashlib
 from collecting import TRIAL, Clock, InProcess
 
 from pdml.collector.http import application
+from pdml.collector.http.operator_routes import OperatorAuth
+from pdml.collector.intake.service import Service
 from pdml.study.messages import PROBLEMS
 
 OPERATOR = "a-token-of-the-operator"
@@ -15,19 +17,25 @@ JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
-def create(store, **options):
-    defaults = {
-        "page": b"<p>page</p>",
-        "page_headers": {"content-security-policy": "default-src 'none'"},
-        "clock": Clock(),
-    }
-    defaults |= {
-        "operator": lambda summary: f"<p>{summary.reports} reports",
-        "require_tokens": False,
-    }
-    defaults |= {"operator_token_hash": hashlib.sha256(OPERATOR.encode()).hexdigest()}
-    study = options.pop("study", TRIAL)
-    return application.create(study, "alice", store, **(defaults | options))
+def count_reports(summary):
+    return f"<p>{summary.reports} reports"
+
+
+def create(
+    store,
+    *,
+    study=TRIAL,
+    operator=count_reports,
+    token=OPERATOR,
+    secure=False,
+    proxied=False,
+    **rest,
+):
+    service = Service(study, "alice", store, **{"clock": Clock(), "require_tokens": False} | rest)
+    digest = hashlib.sha256(token.encode()).hexdigest() if token else ""
+    auth = OperatorAuth(service, operator, digest, secure=secure, proxied=proxied)
+    headers = {"content-security-policy": "default-src 'none'"}
+    return application.create(service, auth, page=b"<p>page</p>", page_headers=headers)
 
 
 def talk(store, conversation, address="127.0.0.1", **options):

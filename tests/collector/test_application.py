@@ -162,7 +162,7 @@ class TestMetrics:
         )
 
     def test_without_an_operator_no_token_opens_them(self, sqlite):
-        options = {"operator": None, "operator_token_hash": ""}
+        options = {"operator": None, "token": ""}
         answer = talk(
             sqlite,
             lambda client: client.get("/metrics", headers={"authorization": "Bearer "}),

@@ -8,18 +8,18 @@ import httpx
 import pytest
 from collecting import Process, report
 
-from pdml.collector.http.serving import check_transport
+from pdml.collector.http.serving import Settings, check_transport
 from pdml.errors import InvalidInput
 
 
 def test_plain_http_is_refused_where_others_could_listen(tmp_path):
     with pytest.raises(InvalidInput, match="--insecure-http"):
-        check_transport("0.0.0.0", cert=None, key=None, insecure_http=False)
+        check_transport(Settings(host="0.0.0.0"))
     with pytest.raises(InvalidInput, match="belong together"):
-        check_transport("127.0.0.1", cert=tmp_path, key=None, insecure_http=False)
-    assert check_transport("0.0.0.0", cert=None, key=None, insecure_http=True) is False
-    assert check_transport("127.0.0.1", cert=None, key=None, insecure_http=False) is False
-    assert check_transport("0.0.0.0", cert=tmp_path, key=tmp_path, insecure_http=False) is True
+        check_transport(Settings(host="127.0.0.1", cert=tmp_path, key=None))
+    assert check_transport(Settings(host="0.0.0.0", insecure_http=True)) is False
+    assert check_transport(Settings(host="127.0.0.1")) is False
+    assert check_transport(Settings(host="0.0.0.0", cert=tmp_path, key=tmp_path)) is True
 
 
 def test_tls_with_a_certificate_of_one_s_own(tmp_path):

@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-from collecting import TRIAL, Clock, InProcess, mark_of, marked, opens, report, slots
+from collecting import TRIAL, InProcess, mark_of, marked, opens, report, slots
+from conversation import create
 from disk import Disk, LoggedKeyDisk
 
-from pdml.collector.http import application
 from pdml.collector.intake.report_rules import collection_id, hash_id
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.collector.storage.store import Machine
@@ -51,9 +51,7 @@ def collect_through(
     store = SqliteStore(
         folder / "reports.db", ALICE, machine=machine, synchronous=synchronous, vfs=disk.name
     )
-    app = application.create(
-        TRIAL, "alice", store, page=b"", page_headers={}, clock=Clock(), require_tokens=False
-    )
+    app = create(store)
     sent = Sent()
 
     async def one(client):

@@ -8,6 +8,7 @@ import threading
 import pytest
 from collecting import Slept
 
+from pdml.clock import SYSTEM_CLOCK
 from pdml.collector.intake.writer import Overloaded, Writer
 from pdml.collector.storage.records import STORED, Decision
 from pdml.errors import StorageUnavailable
@@ -114,7 +115,7 @@ def test_everybody_hears_of_their_own_reports(at_once, gone):
     asked = [["stored", "id_conflict"], ["token_used"], ["closed", "stored", "frozen"]]
 
     async def play():
-        writer = Writer(Mirror(at_once=at_once))
+        writer = Writer(Mirror(at_once=at_once), capacity=1000, clock=SYSTEM_CLOCK)
         tasks = [asyncio.create_task(writer.commit(codes)) for codes in asked]
         await asyncio.sleep(0)  # all have asked, and nothing was committed
         if gone is not None:
@@ -134,7 +135,7 @@ def test_everybody_hears_of_their_own_reports(at_once, gone):
 
 def test_whoever_comes_while_it_stops_is_refused_and_the_others_are_answered(clock):
     async def play():
-        writer = Writer(Slowly(clock, at_once=False))
+        writer = Writer(Slowly(clock, at_once=False), capacity=1000, clock=clock)
         early = asyncio.create_task(writer.commit([None]))
         await asyncio.sleep(0)
         stopping = asyncio.create_task(writer.stop())

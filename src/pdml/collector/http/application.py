@@ -13,8 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from pdml.clock import SYSTEM_CLOCK, Clock
-from pdml.collector.http.guard import Attempts, Guard
 from pdml.collector.http.operator_routes import OperatorAuth
 from pdml.collector.http.responses import (
     NO_STORE,
@@ -29,8 +27,7 @@ from pdml.collector.http.responses import (
     send_problem,
 )
 from pdml.collector.intake.report_rules import Rules
-from pdml.collector.intake.service import Answer, Render, Service
-from pdml.collector.storage.store import Store
+from pdml.collector.intake.service import Answer, Service
 from pdml.errors import MessageError, StorageUnavailable
 from pdml.study import Study
 from pdml.study.messages import (
@@ -61,39 +58,11 @@ _ROUTER_PROBLEMS = {404: "not_found", 405: "method_not_allowed"}
 
 
 def create(
-    study: Study,
-    server: str,
-    store: Store,
-    *,
-    page: bytes,
-    page_headers: Mapping[str, str],
-    operator: Render | None = None,
-    operator_token_hash: str = "",
-    clock: Clock = SYSTEM_CLOCK,
-    require_tokens: bool = True,
-    secure: bool = False,
-    proxied: bool = False,
-    guard: Guard | None = None,
-    capacity: int = 50_000,
-    attempts: Attempts | None = None,
+    service: Service, auth: OperatorAuth, *, page: bytes, page_headers: Mapping[str, str]
 ) -> App:
-    """The application for one server of ``study``. ``secure``: people reach it by https;
-    ``proxied``: a connection from this machine may be anybody's; ``guard``: the one that `serve`
-    has.
-    """
-    service = Service(
-        study,
-        server,
-        store,
-        clock=clock,
-        require_tokens=require_tokens,
-        capacity=capacity,
-        attempts=attempts or Attempts(clock=clock),
-        guard=guard,
-    )
-    auth = OperatorAuth(service, operator, operator_token_hash, secure=secure, proxied=proxied)
+    """The application of a service; ``page`` is the contributor's, made elsewhere."""
     router = Router(
-        _routes(service, page, page_headers, auth, operator=operator is not None),
+        _routes(service, auth, page, page_headers),
         redirect_slashes=False,  # one address for each thing
         lifespan=_lifespan(service),
     )
@@ -117,17 +86,13 @@ def create(
 
 
 def _routes(
-    service: Service,
-    page: bytes,
-    page_headers: Mapping[str, str],
-    auth: OperatorAuth,
-    *,
-    operator: bool,
+    service: Service, auth: OperatorAuth, page: bytes, page_headers: Mapping[str, str]
 ) -> list[Route]:
     study, rules = service.study, service.rules
-    api = _encoder.encode(document(study, service.server, rules, operator=operator))
+    api = _encoder.encode(document(study, service.server, rules, operator=auth.has_page))
     safe = {"x-content-type-options": "nosniff"}
     fresh = {"cache-control": "no-cache", **safe}
+    study_hash = {"pdml-study-hash": study.hash}
 
     def post(path: str, kind: bytes, limit: int, act: _Act) -> Route:
         return Route(path, _Post(service, kind, limit, act), methods=["POST"])
@@ -147,12 +112,7 @@ def _routes(
         post("/v1/invitations", _JSON, MAX_INVITATION_BYTES, _admit),
         post("/v1/withdrawals", _JSON, MAX_INVITATION_BYTES, _withdraw),
         get("/", page, "text/html", {**fresh, **page_headers}),
-        get(
-            "/v1/study",
-            study.canonical(),
-            "application/json",
-            fresh | {"pdml-study-hash": study.hash},
-        ),
+        get("/v1/study", study.canonical(), "application/json", fresh | study_hash),
         get("/openapi.json", api, "application/json", safe),
         Route("/healthz", health),
         *auth.routes(),
@@ -205,7 +165,7 @@ class _Post:
 
 async def _take_report(service: Service, body: bytes) -> tuple[int, _Answers]:
     """Sending the same again is no error: it gets the first answer."""
-    ((answer, is_new),) = await service.intake.accept((body,))
+    ((answer, is_new),) = await service.accept((body,))
     return 201 if is_new else 200, (answer,)
 
 
@@ -217,7 +177,7 @@ async def _take_batch(service: Service, body: bytes) -> tuple[int, _Answers]:
         raise Refused(
             "batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}"
         )
-    return 200, [answer for answer, _ in await service.intake.accept(lines)]
+    return 200, [answer for answer, _ in await service.accept(lines)]
 
 
 async def _admit(service: Service, body: bytes) -> tuple[int, _Answers]:

@@ -46,12 +46,13 @@ class OperatorAuth:
     def __init__(
         self,
         service: Service,
-        render: Render | None,
-        token_hash: str,
+        render: Render | None = None,
+        token_hash: str = "",
         *,
-        secure: bool,
-        proxied: bool,
+        secure: bool = False,
+        proxied: bool = False,
     ) -> None:
+        """``secure``: people reach it by https; ``proxied``: a connection may be anybody's."""
         self._service = service
         self._render = render
         self._token_hash = token_hash
@@ -59,13 +60,17 @@ class OperatorAuth:
         self._proxied = proxied
         self._sessions: dict[str, float] = {}
 
+    @property
+    def has_page(self) -> bool:
+        return self._render is not None
+
     def routes(self) -> list[Route]:
         pages = [
             Route("/operator", self.page, methods=["GET"]),
             Route("/operator", self.enter, methods=["POST"]),
             Route("/operator.json", self.json, methods=["GET"]),
         ]
-        return [Route("/metrics", self.metrics, methods=["GET"]), *(pages if self._render else [])]
+        return [Route("/metrics", self.metrics, methods=["GET"]), *(pages if self.has_page else [])]
 
     async def metrics(self, request: Request) -> Response:
         """Also for this machine itself, where that can be told: behind a proxy it cannot."""
@@ -75,37 +80,27 @@ class OperatorAuth:
         return Response(_render_metrics(self._service), headers=headers)
 
     def _is_here(self, request: Request) -> bool:
-        if (
-            self._proxied
-            or request.client is None
-            or any(name in request.headers for name in _FORWARDED)
-        ):
+        if self._proxied or any(name in request.headers for name in _FORWARDED):
             return False
-        return is_loopback(request.client.host)
+        return request.client is not None and is_loopback(request.client.host)
 
     async def page(self, request: Request) -> Response:
         if not self._admitted(request):
             return self._form("The token is in the file that the service named when it started.")
         assert self._render is not None
         summary = await self._service.summary()
-        return HTMLResponse(
-            await self._service.run(partial(self._render, summary)), headers=_HEADERS
-        )
+        text = await self._service.run(partial(self._render, summary))
+        return HTMLResponse(text, headers=_HEADERS)
 
     async def json(self, request: Request) -> Response:
         if not self._admitted(request):
             raise Refused("unauthorized")
         body = msgspec.json.encode(await self._service.summary())
-        return Response(
-            body,
-            media_type="application/json",
-            headers=NO_STORE,
-        )
+        return Response(body, media_type="application/json", headers=NO_STORE)
 
     async def enter(self, request: Request) -> Response:
-        form = parse_qs(
-            (await read_body(request.scope, request.receive, 4096)).decode("utf-8", "replace")
-        )
+        body = await read_body(request.scope, request.receive, 4096)
+        form = parse_qs(body.decode("utf-8", "replace"))
         if not self._is_token(form.get("token", [""])[0].strip()):
             self._service.counters.problems["unauthorized"] += 1
             return self._form("That is not the token.")
@@ -116,15 +111,8 @@ class OperatorAuth:
         session = secrets.token_hex(16)
         self._sessions[session] = now + _LASTS
         answer = RedirectResponse("/operator", status_code=303, headers=_HEADERS)
-        answer.set_cookie(
-            _COOKIE,
-            session,
-            max_age=_LASTS,
-            path="/",
-            secure=self._secure,
-            httponly=True,
-            samesite="strict",
-        )
+        cookie = partial(answer.set_cookie, httponly=True, samesite="strict", secure=self._secure)
+        cookie(_COOKIE, session, max_age=_LASTS, path="/")
         return answer
 
     def _admitted(self, request: Request) -> bool:
@@ -139,9 +127,8 @@ class OperatorAuth:
 
     def _form(self, message: str) -> Response:
         text = _FORM.render(study=self._service.study, message=message)
-        return HTMLResponse(
-            text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"}
-        )
+        headers = {**_HEADERS, "www-authenticate": "Bearer"}
+        return HTMLResponse(text, status_code=401, headers=headers)
 
 
 def _render_metrics(service: Service) -> str:
@@ -152,15 +139,11 @@ def _render_metrics(service: Service) -> str:
         ("reports_stored_total", "Reports stored since the start.", counters.stored),
         (
             "reports_replayed_total",
-            "Reports sent again and answered as the first time.",
+            "Reports sent again, answered as before.",
             counters.replayed,
         ),
         ("problems_total", "Reports, requests and connections refused, by code.", refused),
-        (
-            "bad_tokens_total",
-            "Invitations never issued, codes that withdraw nothing, and ids of others.",
-            attempts.counted,
-        ),
+        ("bad_tokens_total", "Unknown invitations and codes, and ids of others.", attempts.counted),
         ("bad_tokens_slowed_total", "Late answers to them.", attempts.slowed),
         ("commits_total", "Transactions, each for many reports.", writer.commits),
         ("commit_seconds_total", "Time spent in them.", writer.commit_seconds),

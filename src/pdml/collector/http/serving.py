@@ -19,8 +19,8 @@ from pdml.collector.collection import Collection
 from pdml.collector.http.application import create
 from pdml.collector.http.guard import PER_MINUTE, Attempts, Guard, Limits, Proxies
 from pdml.collector.http.listener import Listener
-from pdml.collector.http.operator_routes import operator_token
-from pdml.collector.intake.service import Render
+from pdml.collector.http.operator_routes import OperatorAuth, operator_token
+from pdml.collector.intake.service import Render, Service
 from pdml.collector.storage import redact_password
 from pdml.collector.storage.store import Machine
 from pdml.errors import InvalidInput, because
@@ -134,9 +134,7 @@ def serve_study(
     chosen = settings or Settings()
     if not chosen.test:
         participant_notice.check(study)
-    tls = check_transport(
-        chosen.host, cert=chosen.cert, key=chosen.key, insecure_http=chosen.insecure_http
-    )
+    tls = check_transport(chosen)
     guard = Guard(chosen.limits, Proxies(chosen.proxies))
     opened = Collection(study, server, database=database, keys=keys, create=True, machine=machine)
     with opened as collection:
@@ -144,72 +142,55 @@ def serve_study(
         if not chosen.test:
             participant_notice.check(study, collection.now)  # what was due has been erased
         secure = tls or collection.url.startswith("https:")
+        proxied = bool(chosen.proxies) or chosen.insecure_http or secure != tls
         token_file, token_hash = operator_token(chosen.operator_token, collection.database)
-        application = create(
+        clock = collection.machine.clock
+        service = Service(
             study,
             collection.server,
             collection.store,
-            page=page,
-            page_headers=page_headers,
-            operator=operator,
-            operator_token_hash=token_hash,
-            clock=collection.machine.clock,
+            clock=clock,
             require_tokens=not chosen.open_to_all,
-            secure=secure,
-            proxied=bool(chosen.proxies) or chosen.insecure_http or secure != tls,
+            attempts=Attempts(chosen.bad_tokens, clock=clock),
             guard=guard,
-            attempts=Attempts(chosen.bad_tokens, clock=collection.machine.clock),
         )
+        auth = OperatorAuth(service, operator, token_hash, secure=secure, proxied=proxied)
 
         def ready(url: str) -> None:
-            on_ready(
-                Ready(
-                    url=url,
-                    server=collection.server,
-                    database=redact_password(collection.database),
-                    operator_token=token_file,
-                )
-            )
+            shown = redact_password(collection.database)
+            names = {"url": url, "server": collection.server, "database": shown}
+            on_ready(Ready(**names, operator_token=token_file))
 
         _log_to_stderr()
-        serve(
-            application,
-            host=chosen.host,
-            port=chosen.port,
-            guard=guard,
-            cert=chosen.cert,
-            key=chosen.key,
-            secure=secure,
-            on_ready=ready,
-        )
+        app = create(service, auth, page=page, page_headers=page_headers)
+        serve(app, chosen, guard=guard, secure=secure, on_ready=ready)
 
 
-def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_http: bool) -> bool:
+def check_transport(settings: Settings) -> bool:
     """Whether TLS is spoken; refuses plain HTTP where others could listen."""
-    if (cert is None) != (key is None):
+    if (settings.cert is None) != (settings.key is None):
         raise InvalidInput("--cert and --key belong together, got only one of them")
-    if cert is None and not insecure_http and not is_loopback(host):
+    is_plain = settings.cert is None and not settings.insecure_http
+    if is_plain and not is_loopback(settings.host):
         raise InvalidInput(
-            f"host {host} can be reached from elsewhere, where plain HTTP would show "
+            f"host {settings.host} can be reached from elsewhere, where plain HTTP would show "
             "people's answers to everybody on the way: "
             "give --cert and --key, or --insecure-http if something in front of it speaks TLS"
         )
-    return cert is not None
+    return settings.cert is not None
 
 
 def serve(
     app: Any,
+    settings: Settings,
     *,
-    host: str,
-    port: int,
     guard: Guard | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
     secure: bool = False,
     on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until a signal asks to stop; reports taken by then are stored and answered first."""
     guard = guard or Guard()
+    host, cert, key = settings.host, settings.cert, settings.key
     config = uvicorn.Config(
         guard.around(app),
         lifespan="on",
@@ -235,7 +216,7 @@ def serve(
     gc.set_threshold(50_000, 20, 20)
     # the writer's thread needs the interpreter often and briefly: it should not wait 5 ms each time
     sys.setswitchinterval(0.0005)
-    wire = _listen(host, port)
+    wire = _listen(host, settings.port)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if cert else 'http'}://{name}:{wire.getsockname()[1]}"
     loop = partial(_guarded_loop, guard, lambda: on_ready(url))

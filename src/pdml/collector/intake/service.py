@@ -6,13 +6,12 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TypeVar
 
-from pdml.clock import Clock
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.collector.http.guard import Attempts, Guard
 from pdml.collector.intake.report_rules import Refusal, Rules, hash_id, hash_token
 from pdml.collector.intake.writer import Overloaded, Writer
@@ -88,65 +87,6 @@ class Counters:
         return tuple(counts.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1))
 
 
-class Intake:
-    """Accepts reports for one collection."""
-
-    def __init__(
-        self, rules: Rules, server: str, writer: Writer, counters: Counters, clock: Clock
-    ) -> None:
-        self.rules = rules
-        self._server = server
-        self._writer = writer
-        self._counters = counters
-        self._clock = clock
-
-    async def accept(self, lines: Sequence[bytes]) -> list[tuple[Answer, bool]]:
-        """One answer per report in the same order, and whether it is newly stored. Whatever
-        happens, none goes unanswered.
-        """
-        now = self._clock.now()
-        results = self.rules.read(lines, now)
-        entries = [result for result in results if type(result) is Entry]
-        detail = ""
-        decisions: list[Decision] = []
-        if entries:
-            try:
-                decisions = await self._writer.commit(entries)
-            except (Overloaded, StorageUnavailable) as error:
-                decisions = [Decision(Outcome.UNAVAILABLE)] * len(entries)
-                detail = _OVERLOADED if isinstance(error, Overloaded) else ""
-        stored = decisions.count(STORED)
-        if stored:
-            self._counters.store(stored, now)
-        if stored == len(results):  # nearly always
-            return [(self._receipt(entry, entry.hour), True) for entry in entries]
-        remaining = iter(decisions)
-        answers = [
-            (problem(*result), False)
-            if type(result) is Refusal
-            else self._answer(result, next(remaining), detail)  # type: ignore[arg-type]
-            for result in results
-        ]
-        for answer, is_new in answers:
-            if type(answer) is Problem:
-                self._counters.problems[answer.code] += 1
-            elif not is_new:
-                self._counters.replayed += 1
-        return answers
-
-    def _answer(self, entry: Entry, decision: Decision, detail: str) -> tuple[Answer, bool]:
-        if decision is STORED:
-            return self._receipt(entry, entry.hour), True
-        if decision.code is Outcome.REPLAYED:
-            return self._receipt(entry, decision.hour), False
-        detail = _CONFLICT if decision.code is Outcome.ID_CONFLICT else detail
-        return problem(decision.code.value, detail, entry.report), False
-
-    def _receipt(self, entry: Entry, hour: int) -> Receipt:
-        digest = entry[1].hex()
-        return Receipt(entry[10], self.rules.study_hash, self._server, digest, hour_text(hour))
-
-
 @lru_cache(maxsize=64)
 def hour_text(hour: int) -> str:
     """Hours since 1970 as 2026-03-01T14Z."""
@@ -171,36 +111,30 @@ class Service:
         server: str,
         store: Store,
         *,
-        clock: Clock,
-        require_tokens: bool,
-        capacity: int,
-        attempts: Attempts,
+        clock: Clock = SYSTEM_CLOCK,
+        require_tokens: bool = True,
+        capacity: int = 50_000,
+        attempts: Attempts | None = None,
         guard: Guard | None = None,
-        executor: Executor | None = None,
     ) -> None:
-        """``executor`` runs what waits for the store: threads, unless a simulation wants one."""
+        """``guard`` is the one that `serve` has; ``capacity`` bounds the reports that wait."""
         self.study = study
         self.server = server
         self.clock = clock
         self.rules = Rules.of(study, require_tokens=require_tokens)
         self.counters = Counters(clock.now())
-        self.attempts = attempts
+        self.attempts = attempts or Attempts(clock=clock)
         self.writer: Writer
-        self.intake: Intake
         self.guard = guard or Guard()
         self._store = store
         self._capacity = capacity
-        self._executor = executor
         self._health: tuple[float, str] = (-1.0, "")  # until when, and why the store cannot commit
         self._probing = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
         self._clock_jump = ""  # why the machine's date is not believed
 
     async def start(self) -> None:
-        self.writer = Writer(
-            self._store, capacity=self._capacity, clock=self.clock, executor=self._executor
-        )
-        self.intake = Intake(self.rules, self.server, self.writer, self.counters, self.clock)
+        self.writer = Writer(self._store, capacity=self._capacity, clock=self.clock)
         if self.study.notice is not None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_retention())
 
@@ -213,7 +147,7 @@ class Service:
 
     async def run(self, function: Callable[[], _T]) -> _T:
         """Wait for something without holding up the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+        return await asyncio.get_running_loop().run_in_executor(None, function)
 
     async def _keep_retention(self) -> None:
         """Erase all reports when their retention ends; what fails is tried again."""
@@ -236,6 +170,52 @@ class Service:
             except DataError as error:  # a key of the totals is lost
                 _log.error("the retention cannot be looked after: %s", error)
             await self.clock.sleep_async(_LOOK)
+
+    async def accept(self, lines: Sequence[bytes]) -> list[tuple[Answer, bool]]:
+        """One answer per report in the same order, and whether it is newly stored. Whatever
+        happens, none goes unanswered.
+        """
+        now = self.clock.now()
+        results = self.rules.read(lines, now)
+        entries = [result for result in results if type(result) is Entry]
+        detail = ""
+        decisions: list[Decision] = []
+        if entries:
+            try:
+                decisions = await self.writer.commit(entries)
+            except (Overloaded, StorageUnavailable) as error:
+                decisions = [Decision(Outcome.UNAVAILABLE)] * len(entries)
+                detail = _OVERLOADED if isinstance(error, Overloaded) else ""
+        stored = decisions.count(STORED)
+        if stored:
+            self.counters.store(stored, now)
+        if stored == len(results):  # nearly always
+            return [(self._receipt(entry, entry.hour), True) for entry in entries]
+        remaining = iter(decisions)
+        answers = [
+            (problem(*result), False)
+            if type(result) is Refusal
+            else self._answer(result, next(remaining), detail)  # type: ignore[arg-type]
+            for result in results
+        ]
+        for answer, is_new in answers:
+            if type(answer) is Problem:
+                self.counters.problems[answer.code] += 1
+            elif not is_new:
+                self.counters.replayed += 1
+        return answers
+
+    def _answer(self, entry: Entry, decision: Decision, detail: str) -> tuple[Answer, bool]:
+        if decision is STORED:
+            return self._receipt(entry, entry.hour), True
+        if decision.code is Outcome.REPLAYED:
+            return self._receipt(entry, decision.hour), False
+        detail = _CONFLICT if decision.code is Outcome.ID_CONFLICT else detail
+        return problem(decision.code.value, detail, entry.report), False
+
+    def _receipt(self, entry: Entry, hour: int) -> Receipt:
+        digest = entry[1].hex()
+        return Receipt(entry[10], self.rules.study_hash, self.server, digest, hour_text(hour))
 
     async def storage_error(self) -> str:
         """Why the store cannot commit now; empty if it can, as a real commit has just shown."""

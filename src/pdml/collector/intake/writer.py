@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
-from pdml.clock import SYSTEM_CLOCK, Clock
+from pdml.clock import Clock
 from pdml.collector.storage.records import Decision, Entry
 from pdml.collector.storage.store import Store
 from pdml.errors import StorageUnavailable
@@ -36,21 +36,13 @@ _Result = tuple[list[Decision] | Exception | None, float]  # and the seconds it 
 class Writer:
     """The only caller of `Store.commit` in this process, one at a time, on the event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        capacity: int = 50_000,
-        clock: Clock = SYSTEM_CLOCK,
-        executor: Executor | None = None,
-    ) -> None:
-        """``executor`` runs the commits that the loop must not wait for: by default a thread."""
+    def __init__(self, store: Store, *, capacity: int, clock: Clock) -> None:
         self._store = store
         self._capacity = capacity
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._jobs: deque[_Job] = deque()  # taken, not yet handed over
-        self._executor = executor or ThreadPoolExecutor(1, "pdml-collect-writer")
+        self._executor = ThreadPoolExecutor(1, "pdml-collect-writer")
         self._is_busy = False  # committing, or about to hand over
         self._last = 0.0  # seconds the last commit took
         self._idle = asyncio.Event()
