@@ -94,7 +94,7 @@ def test_stored_things_keep_their_keys_and_all_else_loses_them(tmp_path, steps):
         if what in ("commit", "doubt"):
             stored |= dict(taken)
         if what == "commit":
-            ring.settle()
+            ring.commit()
         if what == "die":
             ring.close()
             ring = KeyRing(folder, RING, fresh=False)
@@ -108,12 +108,12 @@ def test_stored_things_keep_their_keys_and_all_else_loses_them(tmp_path, steps):
     ring.close()
 
 
-def test_a_transaction_that_takes_nothing_settles_nothing(tmp_path):
+def test_a_transaction_that_takes_nothing_commits_nothing(tmp_path):
     ring = KeyRing(tmp_path / "keys", RING, fresh=True)
     ring.begin()
     ((_, lost),) = ring.take(1, nothing)
     ring.begin()
-    ring.settle()
+    ring.commit()
     ring.begin()
     ring.take(1, nothing)
     assert lost not in slots(tmp_path / "keys")
@@ -201,7 +201,7 @@ def test_two_who_write_at_once_share_no_number_and_no_key(tmp_path):
         for ring in rings:
             ring.begin()
             taken += ring.take(5, nothing)
-            ring.settle()
+            ring.commit()
     for part in zip(*taken, strict=True):
         assert len(set(part)) == len(taken)
     assert all(rings[0].read(number) == key for number, key in taken)
@@ -214,7 +214,7 @@ def test_no_key_comes_from_a_folder_that_was_moved_away(tmp_path):
     ring = KeyRing(tmp_path / "keys", RING, fresh=True)
     ring.begin()
     ((number, key),) = ring.take(1, nothing)
-    ring.settle()
+    ring.commit()
     (tmp_path / "keys").rename(tmp_path / "away")
     ring.begin()
     with pytest.raises(StorageUnavailable):

@@ -12,9 +12,8 @@ import numpy as np
 
 from pdml.accounting.kinds import DEVICES
 from pdml.collector.intake.report_rules import collection_id, hash_id, hash_token
-from pdml.collector.intake.service import hour_text
 from pdml.collector.storage import open_store
-from pdml.collector.storage.records import Totals, require_there
+from pdml.collector.storage.records import Totals, hour_text, require_there
 from pdml.collector.storage.retention import ClockJump, keep_retention
 from pdml.collector.storage.store import Machine, Store
 from pdml.errors import DataError, InvalidInput
@@ -49,12 +48,12 @@ class Status:
     @property
     def frozen_at(self) -> str:
         """The hour in which it was frozen; empty before."""
-        return _hour_or_nothing(self.totals.frozen_hour)
+        return hour_text(self.totals.frozen_hour)
 
     @property
     def erased_at(self) -> str:
         """The hour in which all reports were erased, or ""."""
-        return _hour_or_nothing(self.totals.erased_hour)
+        return hour_text(self.totals.erased_hour)
 
     @property
     def now(self) -> str:
@@ -64,7 +63,7 @@ class Status:
     @property
     def latest_hour(self) -> str:
         """The latest hour at which it was used, or "" if nothing is erased by date."""
-        return _hour_or_nothing(self.totals.latest_hour or None)
+        return hour_text(self.totals.latest_hour or None)
 
     @property
     def retention(self) -> str:
@@ -366,10 +365,6 @@ class Collection:
         return export(self.store, folder, hour=self._hour, min_records=least)
 
 
-def _hour_or_nothing(hour: int | None) -> str:
-    return "" if hour is None else hour_text(hour)
-
-
 def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manifest:
     """Freeze the collection and write it to ``folder``; again and again, always the same bytes.
 
@@ -402,15 +397,11 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
         for rows in store.rows(max(1, _CHUNK_BYTES // (4 * who.width))):
             features, labels, epsilons = zip(*rows, strict=True)
             matrix = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(rows), who.width)
-            writer.append(
-                matrix, np.array(labels, dtype=np.int64), np.array(epsilons, dtype=np.int64)
-            )
+            writer.append(matrix, np.array(labels, np.int64), np.array(epsilons, np.int64))
             done += len(rows)
         if done != totals.reports:
-            raise DataError(
-                f"the collection counts {totals.reports:,} reports but holds {done:,}: the "
-                "database was altered"
-            )
+            counts = f"the collection counts {totals.reports:,} reports but holds {done:,}"
+            raise DataError(f"{counts}: the database was altered")
         manifest = writer.finish(frozen_at=frozen)
     if not totals.digest:
         store.set_digest(manifest.digest)

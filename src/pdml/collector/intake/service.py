@@ -7,8 +7,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeVar
 
 from pdml.clock import SYSTEM_CLOCK, Clock
@@ -23,6 +22,7 @@ from pdml.collector.storage.records import (
     NoSuchReport,
     Outcome,
     State,
+    hour_text,
     refusal_reason,
 )
 from pdml.collector.storage.retention import ClockJump, keep_retention
@@ -85,12 +85,6 @@ class Counters:
         last = int(now // 60)
         counts = {minute: count for minute, count in self._minutes}
         return tuple(counts.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1))
-
-
-@lru_cache(maxsize=64)
-def hour_text(hour: int) -> str:
-    """Hours since 1970 as 2026-03-01T14Z."""
-    return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%dT%HZ")
 
 
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ reports never race for a token.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ class _Statements:
 class PostgresStore(Store):
     """A collection behind a postgresql:// address, with its keys in a folder of this machine."""
 
+    _db: _Connection | None
+    TABLES = _TABLES
     LOCK = f"{Store.LOCK} FOR UPDATE"
     FIND = "SELECT key, sealed FROM pdml_reports WHERE id = ?"
     ROWS = "SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL ORDER BY id"
@@ -72,7 +74,6 @@ class PostgresStore(Store):
     ) -> None:
         super().__init__(collection_id, "the PostgreSQL database", machine or Machine())
         self._address = address
-        self._db: _Connection | None = None
         self._open(keys, create=create)
 
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
@@ -113,10 +114,6 @@ class PostgresStore(Store):
         exists = db.execute("SELECT to_regclass('pdml_collection') IS NOT NULL").fetchone()
         return exists == (True,)
 
-    def _create_tables(self, db: _Statements) -> None:
-        for statement in _TABLES:
-            db.execute(statement)
-
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[_Statements]:
         with self.lock:
@@ -127,19 +124,11 @@ class PostgresStore(Store):
                     yield _Statements(self._db)
             except psycopg.Error as error:
                 self._disconnect()
-                # The first line only: details may quote a row.
-                raise StorageUnavailable(
-                    (str(error).splitlines() or [type(error).__name__])[0].lower()
-                ) from None
+                first = (str(error).splitlines() or [type(error).__name__])[0]  # others may quote
+                raise StorageUnavailable(first.lower()) from None
 
     def _reading(self) -> Any:
         return self._transaction()
-
-    def _disconnect(self) -> None:
-        if self._db is not None:
-            with suppress(psycopg.Error):
-                self._db.close()
-            self._db = None
 
     def _connect(self) -> _Connection:
         db: _Connection = psycopg.connect(self._address, autocommit=True, connect_timeout=10)

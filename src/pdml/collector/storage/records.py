@@ -3,7 +3,9 @@
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pdml.errors import DataError, InvalidInput
@@ -96,6 +98,12 @@ class Decision(NamedTuple):
 
 
 STORED, CONFLICT = Decision(Outcome.STORED), Decision(Outcome.ID_CONFLICT)
+
+
+@lru_cache(maxsize=64)
+def hour_text(hour: int | None) -> str:
+    """Hours since 1970 as 2026-03-01T14Z."""
+    return "" if hour is None else f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%dT%HZ}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ reports sealed, and what opens them lies here, in slots of 32 bytes that are ove
 docs/guide/collect.md says what that can and cannot do.
 
     FOLDER/ring       whose keys these are
-    FOLDER/0.keys     a page that says how far its slots are settled, then the slots;
+    FOLDER/0.keys     a page that says how far its slots are committed, then the slots;
                       1.keys and on for others who write too
 
 AES-256-GCM. A report's key seals nothing else, ever, so that its nonce can stay the same. The
@@ -21,8 +21,8 @@ import os
 import stat
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from pdml.files import check_ours, open_ours, read_ours, sync_folder, write_priv
 SLOT = 32  # bytes of a key
 PAGE = 4096  # bytes before the first slot, so that no slot lies across two sectors
 _MAGIC = b"pdml keys 1\n"
-_COMMITTED_OFFSET = 64  # where the page says how many slots are settled
+_COMMITTED_OFFSET = 64  # where the page says how many slots are committed
 _BITS = 40  # of a key's number that are its place in the file; those above are the file's
 # slots made at once: few at first, because what is left over at the end is lost
 _FIRST, _MOST = 256, 8192
@@ -93,9 +93,7 @@ class KeyRing:
         self.disk = disk or KeyDisk()
         self._files: dict[int, int] = {}  # number: handle
         self._key_file: _LockedKeyFile | None = None
-        self._is_recovered = (
-            False  # whether this transaction has settled what earlier ones left open
-        )
+        self._is_recovered = False  # whether what earlier transactions left open was wiped
         _prepare(folder, ring, fresh, self.disk)
 
     def path(self, number: int) -> Path:
@@ -115,7 +113,7 @@ class KeyRing:
             )
 
     def begin(self) -> None:
-        """If it never comes to `settle`, what was taken is open until a later transaction asks."""
+        """If it never comes to `commit`, what was taken is open until a later transaction asks."""
         self._is_recovered = False
 
     def next(self, count: int, used: Used) -> int:
@@ -126,7 +124,7 @@ class KeyRing:
         """So many new keys with their numbers, for the transaction that has begun."""
         return self._ready(used, count).give(count)
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """The transaction was committed: everything sealed with its keys is stored."""
         if self._key_file is not None and self._is_recovered:
             self._key_file.committed_slots = self._key_file.issued_slots
@@ -223,9 +221,8 @@ class _LockedKeyFile:
         self._inode = _inode(os.fstat(handle))
         self._end = -(-max(0, os.fstat(handle).st_size - PAGE) // SLOT)  # slots; a torn one counts
         header_count = int.from_bytes(os.pread(handle, 8, _COMMITTED_OFFSET), "little")
-        self.committed_slots = min(
-            header_count, self._end
-        )  # below it: stored for certain, or wiped
+        # below it: stored for certain, or wiped
+        self.committed_slots = min(header_count, self._end)
         self.issued_slots = self._end  # nothing that an earlier process made is given out
         self._stock = b""  # the keys from `issued_slots` to the end
         self._chunk = _FIRST
@@ -258,7 +255,7 @@ class _LockedKeyFile:
             return False
 
     def wipe_unless(self, used: Used) -> None:
-        """Settle what a failed transaction or a dead process left open."""
+        """Wipe what a failed transaction or a dead process left open."""
         if self._is_current and self.committed_slots == self.issued_slots:
             return
         first, last = self._base + self.committed_slots, self._base + (1 << _BITS) - 1
@@ -327,11 +324,8 @@ def _prepare(folder: Path, ring: str, fresh: bool, disk: KeyDisk) -> None:
             with suppress(OSError):  # a read-only disk
                 folder.chmod(0o700)
     except (OSError, UnicodeDecodeError) as error:
-        reason = because(error)
-        raise InvalidInput(
-            f"the keys of this collection are not in {folder} ({reason}): without them "
-            "nobody can read it"
-        ) from error
+        where = f"the keys of this collection are not in {folder} ({because(error)})"
+        raise InvalidInput(f"{where}: without them nobody can read it") from error
 
 
 def _inode(status: os.stat_result) -> tuple[int, int]:
@@ -365,25 +359,17 @@ class Vault:
 
     def __init__(self, keys: KeyRing, *, cells: int) -> None:
         self.keys = keys
-        self._room = _CELL.size * cells
+        self._padded = _CELL.size * cells
         # of the totals: the number of its key, and the cipher
         self._cipher: tuple[int, AESGCM] | None = None
         self._last: tuple[SealedTallies, Tallies] | None = None  # what this process wrote last
 
-    @contextmanager
-    def settling(self) -> Iterator[None]:
-        """Around a transaction that seals: once it is committed, what it sealed is there."""
-        self.keys.begin()
-        yield
-        self.keys.settle()
-
     def seal(self, entries: Sequence[Entry], used: Used) -> list[tuple[int, bytes, bytes]]:
         """(number of its key, id, sealed content) of each."""
+        keys = self.keys.take(len(entries), used)
         return [
             (number, entry[0], AESGCM(key).encrypt(_ONCE, _packed(entry), entry[0]))
-            for (number, key), entry in zip(
-                self.keys.take(len(entries), used), entries, strict=True
-            )
+            for (number, key), entry in zip(keys, entries, strict=True)
         ]
 
     def open(self, number: int, id: bytes, sealed: bytes) -> Content:
@@ -404,9 +390,8 @@ class Vault:
         if self._last is not None and self._last[0] == sealed_tallies:
             return self._last[1]
         try:
-            plain = self._totals_cipher(sealed_tallies.key).decrypt(
-                sealed_tallies.sealed[:12], sealed_tallies.sealed[12:], _TOTALS
-            )
+            cipher, sealed = self._totals_cipher(sealed_tallies.key), sealed_tallies.sealed
+            plain = cipher.decrypt(sealed[:12], sealed[12:], _TOTALS)
         except InvalidTag:
             raise DataError("the totals do not fit their key: the database was altered") from None
         return {(epsilon, label): n for epsilon, label, n in _CELL.iter_unpack(plain) if n}
@@ -427,10 +412,8 @@ class Vault:
             else:
                 counts[content.epsilon, content.label] += 1
         if gone and frozen:
-            raise DataError(
-                f"the collection is frozen, but the keys of {len(gone):,} of its reports "
-                "were destroyed"
-            )
+            destroyed = f"the keys of {len(gone):,} of its reports were destroyed"
+            raise DataError(f"the collection is frozen, but {destroyed}")
         return counts, gone
 
     def seal_tallies(
@@ -441,16 +424,12 @@ class Vault:
         if number is None or anew:
             ((number, key),) = self.keys.take(1, used)
             self._cipher = number, AESGCM(key)
-        cells = b"".join(
-            [_CELL.pack(epsilon, label, n) for (epsilon, label), n in tallies.items() if n]
-        )
-        plain = cells.ljust(self._room, b"\0")
+        cells = b"".join([_CELL.pack(*cell, count) for cell, count in tallies.items() if count])
+        plain = cells.ljust(self._padded, b"\0")
         nonce = self.keys.entropy(12)
-        now = SealedTallies(
-            number, nonce + self._totals_cipher(number).encrypt(nonce, plain, _TOTALS)
-        )
-        self._last = now, tallies
-        return now
+        sealed = nonce + self._totals_cipher(number).encrypt(nonce, plain, _TOTALS)
+        self._last = SealedTallies(number, sealed), tallies
+        return self._last[0]
 
     def _totals_cipher(self, number: int) -> AESGCM:
         if self._cipher is None or self._cipher[0] != number:

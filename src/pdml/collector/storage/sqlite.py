@@ -56,6 +56,8 @@ class SqliteStore(Store):
     - A file that was moved away or replaced by another collection's is noticed before it is used.
     """
 
+    _db: sqlite3.Connection | None
+    TABLES = _TABLES
     FIND = "SELECT key, sealed FROM pdml_ids JOIN pdml_reports USING (key) WHERE id = ?"
     # CROSS: in this order
     ROWS = (
@@ -82,7 +84,6 @@ class SqliteStore(Store):
         self.path = path
         self._synchronous = synchronous
         self._vfs = vfs
-        self._db: sqlite3.Connection | None = None
         self._inode = (0, 0)
         self._ring = ""
         _make_private(path)
@@ -126,14 +127,9 @@ class SqliteStore(Store):
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application != _APPLICATION and (application or tables):
-            raise InvalidInput(
-                f"{self._where} is a database of something else, not a collection of pdml"
-            )
+            other = f"{self._where} is a database of something else, not a collection of pdml"
+            raise InvalidInput(other)
         return bool(application)
-
-    def _create_tables(self, db: sqlite3.Connection) -> None:
-        for statement in _TABLES:
-            db.execute(statement)
 
     # The file and its connection
 
@@ -160,18 +156,12 @@ class SqliteStore(Store):
                 self._disconnect()
                 raise StorageUnavailable(f"{error}".lower()) from error
 
-    def _disconnect(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-
     def _connected(self) -> sqlite3.Connection:
         try:
             now = os.stat(self.path)
         except OSError as error:
             self._disconnect()
-            reason = (error.strerror or "").lower()
-            raise StorageUnavailable(f"the database file is gone ({reason})") from error
+            raise StorageUnavailable(f"the database file is gone ({because(error)})") from error
         # moved away or restored: never write to a ghost
         if self._db is not None and (now.st_dev, now.st_ino) != self._inode:
             self._disconnect()
@@ -180,9 +170,8 @@ class SqliteStore(Store):
             # not the first time: another database may stand there now
             if self._ring and not self._is_ours(db):
                 db.close()
-                raise StorageUnavailable(
-                    "another database stands in the place of this collection's"
-                )
+                stranger = "another database stands in the place of this collection's"
+                raise StorageUnavailable(stranger)
             self._inode, self._db = (now.st_dev, now.st_ino), db
         return self._db
 
@@ -228,10 +217,9 @@ class SqliteStore(Store):
         """Another user may have put something in the place of it, or beside it, meanwhile."""
         try:
             check_database(self.path, _WHAT)
-        except DataError as error:
-            raise StorageUnavailable(str(error)) from error
-        except OSError as error:
-            raise StorageUnavailable(because(error)) from error
+        except (DataError, OSError) as error:
+            reason = str(error) if isinstance(error, DataError) else because(error)
+            raise StorageUnavailable(reason) from error
 
 
 def _begin(db: sqlite3.Connection, clock: Clock, wait: bool) -> None:

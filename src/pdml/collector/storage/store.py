@@ -110,6 +110,7 @@ class Store(ABC):
     """
 
     # Statements in which the engines differ.
+    TABLES: ClassVar[tuple[str, ...]]
     LOCK: ClassVar[str] = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection"
     FIND: ClassVar[str]  # (key, sealed) of a report by its id
     ROWS: ClassVar[str]  # (key, id, sealed) of all that are left, by id
@@ -122,6 +123,7 @@ class Store(ABC):
         self.lock = threading.RLock()
         self._where = where
         self._vault: Vault
+        self._db: Any = None  # the engine's connection
 
     def _open(self, keys: Path, *, create: bool) -> str:
         """Check whose collection this is, or make it; and open its keys. The name of their ring."""
@@ -150,7 +152,8 @@ class Store(ABC):
         if not self._has_tables(db):
             if not create:
                 raise no_collection(self._where)
-            self._create_tables(db)
+            for statement in self.TABLES:
+                db.execute(statement)
             ring = self.machine.entropy(16).hex()
             db.execute(
                 f"INSERT INTO pdml_collection (one, schema, {COLUMNS}, ring) "
@@ -205,11 +208,7 @@ class Store(ABC):
         return STORED
 
     def _count(
-        self,
-        db: Database,
-        tallies: Tallies,
-        sealed_tallies: SealedTallies,
-        stored: Sequence[Entry],
+        self, db: Database, tallies: Tallies, sealed_tallies: SealedTallies, stored: Sequence[Entry]
     ) -> None:
         """Keep the totals in step with the reports, in the same transaction."""
         counts = Counter(tallies)
@@ -285,12 +284,8 @@ class Store(ABC):
                 tallies, sealed_tallies = current
                 content = self._vault.open(key, report, sealed)
                 cell = content.epsilon, content.label
-                now = self._vault.seal_tallies(
-                    {**tallies, cell: tallies[cell] - 1},
-                    sealed_tallies,
-                    self._used(db),
-                    anew=True,
-                )
+                fewer = {**tallies, cell: tallies[cell] - 1}
+                now = self._vault.seal_tallies(fewer, sealed_tallies, self._used(db), anew=True)
                 self._doom_tallies(db, sealed_tallies)
                 db.execute(_DOOM, (key,))
                 db.execute(_WITHDRAWN, now)
@@ -375,13 +370,22 @@ class Store(ABC):
             if vault := vars(self).get("_vault"):
                 vault.keys.close()
 
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            with suppress(Exception):
+                self._db.close()
+            self._db = None
+
     # Transactions
 
     @contextmanager
     def _sealing(self, *, wait: bool = True) -> Iterator[tuple[Database, State, SealedTallies]]:
         """A transaction that may seal."""
-        with self.lock, self._vault.settling(), self._changing(wait=wait) as transaction:
-            yield transaction
+        with self.lock:
+            self._vault.keys.begin()
+            with self._changing(wait=wait) as transaction:
+                yield transaction
+            self._vault.keys.commit()
 
     @contextmanager
     def _changing(self, *, wait: bool = True) -> Iterator[tuple[Database, State, SealedTallies]]:
@@ -404,13 +408,7 @@ class Store(ABC):
         """One moment of the database."""
 
     @abstractmethod
-    def _disconnect(self) -> None: ...
-
-    @abstractmethod
     def _has_tables(self, db: Database) -> bool: ...
-
-    @abstractmethod
-    def _create_tables(self, db: Database) -> None: ...
 
     @abstractmethod
     def _use_tokens(self, db: Database, tokens: Sequence[bytes]) -> int:
