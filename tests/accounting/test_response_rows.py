@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pdml.accounting import Ledger, Reports, bounds, profiles
-from pdml.accounting.events import LabelFlipped, SumsReleased
+from pdml.accounting import Budget, Ledger, Reports, bounds, profiles
+from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised, SumsReleased
 from pdml.accounting.randomized_response import response_profile
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
@@ -221,6 +221,35 @@ def test_where_randomised_response_counts_for_nothing():
     true = (replace(flip, epsilon=inf, epsilons=()), exchange)
     reason = Ledger((true,)).row("features", "other servers").reason
     assert "the device's randomised response" not in reason
+
+
+@pytest.mark.parametrize(
+    ("noise", "label"),
+    [
+        ({"bound": 1e-12, "stddev": 1.0, "size": 5}, 1.0),
+        ({"bound": 1e-12, "stddev": 1.0, "size": 5, "label_shift": 1e-12}, 3.0),
+        ({"bound": 1e-14, "stddev": 1.0, "size": 5, "fixed_shift": 1e-14}, 3.0),
+        ({"bound": 6.0, "stddev": 1.0, "size": 10**11}, 3.0),
+    ],
+)
+def test_noise_of_which_truncation_leaves_nothing_protects_nothing(noise, label):
+    """All mass lies outside: there is no bound with the response, and no division by what is left."""
+    event = ObjectiveNoised(
+        **{"kind": "truncated_gaussian", "n_servers": 2, "label_shift": 1e-14, "fixed_shift": 0.0}
+        | noise
+    )
+    sent = IterateReleased(
+        t=1, stddev=1.0, label_sensitivity=label, record_sensitivity=label, solver_slack=0.0
+    )
+    with_noise, without = (
+        Ledger(((LabelFlipped(epsilon=1.0), *events),)) for events in ((event, sent), (sent,))
+    )
+    assert with_noise._exposure().response.outside == 1.0
+    for data in ("label", "features"):
+        row = with_noise.row(data, "other servers")
+        assert row == without.row(data, "other servers")
+        assert with_noise.profile(data, "other servers", 0)(inf) == 0.0
+    assert not with_noise.keeps(Budget(features_epsilon=0.99 * row.epsilon))
 
 
 def test_many_people_share_tables_that_cover_them():

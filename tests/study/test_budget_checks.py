@@ -115,8 +115,7 @@ def often(bound, jobs: float):
     """What so many jobs amount to that each amount to ``bound``."""
     changes = {
         "edge": bound.edge * jobs,
-        # a chance of 1 promises nothing, and is no divisor
-        "outside": np.minimum(1 - (1 - bound.outside) ** jobs, 1 - 1e-9),
+        "outside": 1 - (1 - bound.outside) ** jobs,
         "flat": np.minimum(1.0, bound.flat * jobs),
     }
     return replace(

@@ -102,13 +102,16 @@ def winners(data: str, spent: ReleaseLoss, epsilon: Array, deltas: Array) -> lis
 
 
 def _response_helps(data: str, spent: ReleaseLoss) -> Values:
-    """For whom randomised response can tell less than a closed form: by what it leaves at least."""
+    """For whom randomised response can tell less than a closed form, by what it leaves at least:
+    nobody whose noise truncation leaves no mass, for then δ = 1 and there is nothing to divide by.
+    """
     if data != Data.FEATURES:
         return np.zeros(np.shape(spent.epsilon), dtype=bool)
     once = np.where(spent.once.flat < 1, spent.once.mu, np.inf)
     with np.errstate(invalid="ignore"):
         helps = _beside_the_label(spent) < _WORTH * np.minimum(spent.whole.mu, once)
-    return np.asarray(helps & (spent.response.flat < 1) & np.isfinite(spent.response.label))
+    hidden = (spent.response.flat < 1) & (spent.response.outside < 1)
+    return np.asarray(helps & hidden & np.isfinite(spent.response.label))
 
 
 def _beside_the_label(spent: ReleaseLoss) -> Values:
