@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pdml.accounting import Budget, event_codec
+from pdml.accounting import Budget
+from pdml.accounting.events import encode_event
 from pdml.consortium.result_folder import verify_result, write_result
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.exact_gaussian import round_to_grid
@@ -98,7 +99,7 @@ def statements(study, job_terms, identities):
             sent=digests[name],
             received=heard,
             release=wire_messages.encode_vector(sent[name][-1]),
-            events=[event_codec.encode_event(event) for event in events],
+            events=[encode_event(event) for event in events],
             earlier_jobs=[],
         )
         signed[name] = signed_statement.sign(said, identity)

@@ -15,9 +15,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 
 from pdml.accounting import Ledger, profiles
-from pdml.accounting.certainty import certainty_at, limit_certainty, limit_epsilon, log_odds_at
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.accounting.objective_loss import objective_profile
+from pdml.accounting.profiles import certainty_at, limit_certainty, limit_epsilon, log_odds_at
 
 mus = st.floats(0.02, 4)
 flips = st.floats(0.1, 5) | st.just(inf)  # ε of the coin; infinite: there is none

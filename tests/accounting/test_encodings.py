@@ -9,8 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pdml.accounting import Ledger, event_groups, profiles
-from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised, SumsReleased
+from pdml.accounting import Ledger, profiles
+from pdml.accounting.events import (
+    IterateReleased,
+    LabelFlipped,
+    ObjectiveNoised,
+    SumsReleased,
+    group_events,
+)
 from pdml.accounting.per_release_loss import release_loss
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums.statistics import shifts
@@ -118,7 +124,7 @@ def test_what_follows_one_angle_and_the_rest_cover_every_angle(several):
     common = several[0][2]
     cosines = np.array([common if name else c for _, _, c, name in several])
     events = [exchange(label, square, name) for label, square, _, name in several]
-    response = release_loss(event_groups.group_events((FLIP, *events))).response
+    response = release_loss(group_events((FLIP, *events))).response
     mu2 = np.array([(e.record_shift / e.label_stddev) ** 2 for e in events])
     tau2 = np.array([(e.square_shift / e.square_stddev) ** 2 for e in events])
     together = float((mu2 * cosines).sum() / mu2.sum())

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 from recount import Recount, View, kappa
 
-from pdml.accounting import Budget, Ledger, Reports, event_groups, last_safe_round
+from pdml.accounting import Budget, Ledger, Reports, last_safe_round
 from pdml.accounting.events import (
     AnswerFlipped,
     CountsReleased,
@@ -20,6 +20,7 @@ from pdml.accounting.events import (
     LabelFlipped,
     ObjectiveNoised,
     SumsReleased,
+    merge_iterates,
 )
 from pdml.accounting.ledger_row import LedgerRow
 from pdml.errors import BudgetExceeded
@@ -250,9 +251,7 @@ def test_no_budget_lets_more_be_seen_than_it_says(history, colluding):
         assert not book.keeps(budget)
         with pytest.raises(BudgetExceeded):
             book.check(budget)
-        assert not replace(book, events=(event_groups.merge_iterates(history.events),)).keeps(
-            budget
-        )
+        assert not replace(book, events=(merge_iterates(history.events),)).keeps(budget)
         assert last_safe_round(**planned, budget=budget, classes=history.classes) < planned_rounds(
             planned
         )

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal
 
-from pdml.accounting import randomized_response
+from pdml.accounting import bounds
+from pdml.accounting.bounds import response_profile
 from pdml.accounting.profiles import epsilon_at, gaussian_profile, joint_profile
-from pdml.accounting.randomized_response import response_profile
 from pdml.errors import InvalidInput
 
 flips = st.floats(0.1, 4)  # ε of the coin
@@ -403,7 +403,7 @@ def test_more_of_anything_never_tells_less(setting, which, factor, target):
 @given(st.floats(0.01, 3), st.floats(-2, 2), st.floats(-3, 6))
 def test_atoms_keep_both_masses_and_raise_every_divergence(mu, start, target):
     nodes = start + mu * np.linspace(-9, 9, 181)
-    one, other = randomized_response._spread(start, mu, nodes)
+    one, other = bounds._spread(start, mu, nodes)
     assert one.sum() == pytest.approx(1) and other.sum() == pytest.approx(exp(start))
     found = np.maximum(0.0, one - exp(target - start) * other).sum()
     exact = gaussian_profile(mu)(abs(target))
@@ -414,9 +414,9 @@ def test_atoms_keep_both_masses_and_raise_every_divergence(mu, start, target):
 
 @given(st.floats(1e-9, 1e9))
 def test_rounding_up_is_up_small_and_done_once(value):
-    up = randomized_response._rounded_up(value)
+    up = bounds._rounded_up(value)
     assert value <= up <= value * 1.001
-    assert randomized_response._rounded_up(up) == up
+    assert bounds._rounded_up(up) == up
 
 
 def test_arrays_are_answered_entry_by_entry():

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import norm
 
 from pdml.accounting import Budget, Ledger, Reports, bounds, profiles
+from pdml.accounting.bounds import response_profile
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised, SumsReleased
-from pdml.accounting.randomized_response import response_profile
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC

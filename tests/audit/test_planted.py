@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pdml.accounting import event_groups
-from pdml.accounting.events import IterateReleased
+from pdml.accounting import ledger
+from pdml.accounting.events import IterateReleased, group_events
 from pdml.audit import ATTACKS, Effort, Finding
 from pdml.audit.inference import DELTA, MU, attack, flip_first, label_victim
 from pdml.audit.victim import Victim
@@ -215,8 +215,6 @@ def test_a_sensitivity_that_forgets_kappa(monkeypatch):
 
 
 def test_a_second_training_that_is_not_charged(monkeypatch):
-    real = event_groups.group_events
-    monkeypatch.setattr(
-        event_groups, "group_events", lambda events: real(tuple(dict.fromkeys(events)))
-    )
+    real = group_events
+    monkeypatch.setattr(ledger, "group_events", lambda events: real(tuple(dict.fromkeys(events))))
     assert not label(replace(label_victim().with_noise(MU, "label"), trainings=4)).passed

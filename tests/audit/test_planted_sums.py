@@ -9,7 +9,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from pdml.accounting import bounds, event_groups, per_release_loss
+from pdml.accounting import bounds, ledger, per_release_loss
+from pdml.accounting.events import EventGroups, group_events
 from pdml.audit import Effort, coalitions, sums_transcripts
 from pdml.audit import sums_attacks as attacks
 from pdml.audit.victim import Victim
@@ -126,8 +127,8 @@ def test_the_ledger_forgets_what_a_record_does_to_q(monkeypatch):
 
 
 def test_a_coin_of_the_wrong_epsilon(monkeypatch):
-    real = event_groups.EventGroups.epsilon.fget
-    monkeypatch.setattr(event_groups.EventGroups, "epsilon", property(lambda self: real(self) / 2))
+    real = EventGroups.epsilon.fget
+    monkeypatch.setattr(EventGroups, "epsilon", property(lambda self: real(self) / 2))
     assert not found("2 classes, jointly", 4_000).passed
 
 
@@ -164,10 +165,8 @@ def test_a_fresh_coin_for_every_training(monkeypatch):
 
 
 def test_a_second_exchange_that_is_not_charged(monkeypatch):
-    real = event_groups.group_events
-    monkeypatch.setattr(
-        event_groups, "group_events", lambda events: real(tuple(dict.fromkeys(events)))
-    )
+    real = group_events
+    monkeypatch.setattr(ledger, "group_events", lambda events: real(tuple(dict.fromkeys(events))))
     (plain, *_) = attacks.label_pairs()
     often = tuple(replace(one, trainings=4) for one in plain.worlds)
     assert not told_apart(replace(plain, worlds=often)).passed

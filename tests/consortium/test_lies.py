@@ -8,7 +8,8 @@ import pytest
 from consortium import NAMES
 from results import SHORT, Studied, sentences, verified
 
-from pdml.accounting import event_codec, event_groups, kinds
+from pdml.accounting import kinds
+from pdml.accounting.events import encode_event, merge_iterates
 from pdml.consortium.result_folder import write_result
 from pdml.errors import InvalidInput, PeerError
 from pdml.model.model import load_model
@@ -58,7 +59,7 @@ def test_fewer_records_than_the_study_asks_for_are_noticed(ended, tmp_path):
         terms = ended.job_terms
         place = terms.training.server_spec(terms.index("alice"), records=39, epsilons=(1.0,))
         events = ended.job_terms.plan.events(place)
-        return {"records": 39, "events": [event_codec.encode_event(event) for event in events]}
+        return {"records": 39, "events": [encode_event(event) for event in events]}
 
     told = lied(ended, tmp_path, alice=lie)
     assert "alice trained on 39 records, but the study asks for 40" in told
@@ -125,7 +126,7 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
         before = replace(again.job_terms, job=job.job, plan=other)
         place = before.training.server_spec(before.index("bob"), records=50, epsilons=(1.0,))
         spent = replace(other, rounds=2).events(place)
-        events = [event_codec.encode_event(event) for event in event_groups.merge_iterates(spent)]
+        events = [encode_event(event) for event in merge_iterates(spent)]
         told = {"plan": plan, "terms": before.digest, "events": events}
         return {"earlier_jobs": [msgspec.structs.replace(job, **told)]}
 

@@ -10,7 +10,8 @@ from example_study import STUDY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.accounting import Budget, Ledger, event_groups, last_safe_round, randomized_attributes
+from pdml.accounting import Budget, Ledger, last_safe_round, randomized_attributes
+from pdml.accounting.events import group_events
 from pdml.accounting.per_release_loss import release_loss
 from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import UntrainableStudy
@@ -90,7 +91,7 @@ def least(study: Study, events):
 def refused(study: Study, events, jobs: float) -> bool:
     """Whether the ledger of so many jobs breaks the budget; there may be very many."""
     classes = len(study.classes)
-    sent = event_groups.group_events(events)
+    sent = group_events(events)
     once = release_loss(sent, classes=classes)
     response = {
         name: getattr(once.response, name) * sqrt(jobs)

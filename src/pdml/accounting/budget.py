@@ -6,8 +6,8 @@ from math import inf
 from typing import Self
 
 from pdml import _validate
-from pdml.accounting import event_groups, randomized_attributes
-from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting import randomized_attributes
+from pdml.accounting.events import Event, IterateReleased, group_events
 from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import concatenate_losses, release_loss
 from pdml.errors import InvalidInput
@@ -90,8 +90,7 @@ class Budget:
 
     def bound(self, data: str) -> tuple[float, float]:
         """(ε, δ) that holds for a piece of data by any of the limits: every answer is a part of its
-        record, which the limit of features is about.
-        """
+        record, which the limit of features is about."""
         own = Data.LABEL if data == Data.LABEL else Data.FEATURES
         return min(self.limit(Data.FEATURES), self.limit(own))
 
@@ -133,7 +132,7 @@ def last_safe_round(
             f"{len(before)}"
         )
     for events in planned:
-        groups = event_groups.group_events(events)
+        groups = group_events(events)
         rounds = [event.t for event in groups.released] or [1 for _ in groups.sums]
         if len(set(rounds)) < len(rounds):
             twice = next(t for t in rounds if rounds.count(t) > 1)
@@ -142,8 +141,7 @@ def last_safe_round(
     if not planned:
         return 0
     sent = [
-        event_groups.group_events([*_past(early), *late])
-        for early, late in zip(before, planned, strict=True)
+        group_events([*_past(early), *late]) for early, late in zip(before, planned, strict=True)
     ]
     spent = concatenate_losses(
         [

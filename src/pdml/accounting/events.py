@@ -1,23 +1,33 @@
-"""What was released, as frozen records. Mechanisms make them, the ledger reads them, and neither
-knows the other.
+"""What was released, as frozen records: mechanisms make them, the ledger reads them, and neither
+knows the other. Also their JSON, and one server's events by kind.
 
-Journals and statements keep events by name, for as long as their data sets live. So no event and no
-field is ever removed or renamed, and none changes its meaning: what is new is an event of its own,
-or a field whose default means what leaving it out has always meant. `tests/vectors/events.json`
-holds every one that was ever written, and a test reads them all.
+Journals and statements keep events by name, for as long as their data sets live: once released, no
+event and no field is removed or renamed, and none changes its meaning.
 """
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import inf, isclose
+from typing import Any, NamedTuple, TypeVar, get_args
+
+import msgspec
+import numpy as np
 
 from pdml import _validate
+from pdml._types import Array
 from pdml.accounting import kinds
+from pdml.errors import DataError, InvalidInput
+from pdml.formats import decode
+
+ENDLESS = 1e150  # stands for an infinite ratio: its square is still a number, and above this
+CLOSE = 1e-9  # relative: what two computations of one number may differ by
+_Kind = TypeVar("_Kind")
 
 
 class AnswerFlipped(NamedTuple):
     """A part of `LabelFlipped`: one of a record's answers went through randomised response on its
-    own, with at most this ε, once for all trainings.
-    """
+    own, with at most this ε, once for all trainings."""
 
     name: str
     levels: int
@@ -124,3 +134,192 @@ class CountsReleased:
 
 
 Event = LabelFlipped | ObjectiveNoised | IterateReleased | SumsReleased | CountsReleased
+_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def encode_event(event: Event) -> dict[str, Any]:
+    """The fields of an event, and its kind."""
+    fields = event.__dataclass_fields__  # `asdict` would copy every number
+    values = {name: getattr(event, name) for name in fields}
+    lists = {name: _listed(value) for name, value in values.items() if isinstance(value, tuple)}
+    return {"event": type(event).__name__, **values, **lists}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def decode_event(values: Mapping[str, Any]) -> Event:
+    """The inverse of `encode_event`, for values that somebody else may have written."""
+    kind = _KINDS.get(str(values.get("event")))
+    fields = {name: value for name, value in values.items() if name != "event"}
+    try:
+        if kind is None or fields.keys() != kind.__dataclass_fields__.keys():
+            raise ValueError("its kind is unknown, or its fields are others")
+        event = msgspec.convert(fields, kind)
+        parts = (item for value in vars(event).values() for item in _parts(value))
+        numbers = [part for part in parts if isinstance(part, (int, float))]
+        if not all(value >= 0 for value in numbers):
+            raise ValueError("its numbers must be at least 0")
+    except (ValueError, OverflowError) as error:
+        raise _refused(repr(values), error) from None
+    return event
+
+
+def _parts(value: Any) -> list[Any]:
+    nested = value if isinstance(value, tuple) else ()
+    return [part for item in nested for part in _parts(item)] if nested else [value]
+
+
+def dump_event(event: Event) -> str:
+    """One line of JSON: floats read back exactly, and infinity is written as Infinity."""
+    return json.dumps(encode_event(event), sort_keys=True)
+
+
+def load_event(text: str) -> Event:
+    """The inverse; an unknown event is refused, for what it released would go uncounted."""
+    try:
+        values = decode(text, by=json.loads)  # which reads Infinity
+    except msgspec.DecodeError as error:
+        raise _refused(text, error) from None
+    if not isinstance(values, dict):
+        raise _refused(text, "it is no table")
+    return decode_event(values)
+
+
+def _refused(text: str, why: object) -> DataError:
+    kinds = ", ".join(_KINDS)
+    return DataError(f"an event of the ledger must be one of {kinds}, got {text[:80]!r} ({why})")
+
+
+def describe_difference(claims: Sequence[Event], planned: Sequence[Event]) -> str:
+    """The first event that is not the planned one, in words."""
+    if len(claims) != len(planned):
+        return f"{len(claims)} events, the plan has {len(planned)}"
+    for number, (claim, other) in enumerate(zip(claims, planned, strict=True), start=1):
+        fields = encode_event(claim).values(), encode_event(other).values()  # the kind is first
+        if not all(map(_close, *fields)):
+            return f"event {number} is {claim}, the plan has {other}"
+    return ""
+
+
+def _close(value: Any, other: Any) -> bool:
+    if isinstance(value, float) and isinstance(other, float):
+        return isclose(value, other, rel_tol=CLOSE, abs_tol=0.0)
+    return bool(value == other)
+
+
+@dataclass(frozen=True)
+class EventGroups:
+    """One server's events by kind; ``flips`` are the ε of every report of its labels, ``menu`` all
+    that are in use, where labels were reported once and it is known."""
+
+    flips: tuple[float, ...]
+    noised: tuple[ObjectiveNoised, ...]
+    released: tuple[IterateReleased, ...]
+    sums: tuple[SumsReleased, ...] = ()
+    menu: tuple[float, ...] = ()
+    by: str = kinds.DEVICES  # the worst of those who flipped the labels
+    counts: tuple[CountsReleased, ...] = ()
+    answers: tuple[AnswerFlipped, ...] = ()  # of the record, each randomised on its own
+    in_clear: bool = True  # others came as they are
+    by_report: tuple["EventGroups", ...] = ()  # the same, by the report that went into each release
+
+    @property
+    def server_epsilon(self) -> float:
+        """ε of a label against its own server: a flip hides nothing from whoever made it, nor from
+        whoever counts true labels."""
+        return inf if kinds.server_may_know_labels(self.by) or self.counts else self.epsilon
+
+    @property
+    def epsilon(self) -> float:
+        """Of all reports of a label, each with fresh randomness; infinite if none was flipped."""
+        return sum(self.flips) if self.flips else inf
+
+
+def group_events(events: Sequence[Event]) -> EventGroups:
+    """Sort the events of one server; an unknown one is refused, because its cost is."""
+    for event in events:
+        if not isinstance(event, Event):
+            raise InvalidInput(
+                f"the ledger does not know the event {event!r}, so it cannot say what was spent"
+            )
+    flips = _of(LabelFlipped, events)
+    if len(flips) > 1 and any(flip.answers for flip in flips):
+        raise InvalidInput(
+            "people must report once where other answers than the label are randomised, got "
+            "several reports: what they tell together is not known"
+        )
+    noised, released = _of(ObjectiveNoised, events), _of(IterateReleased, events)
+    sums, counts = _of(SumsReleased, events), _of(CountsReleased, events)
+    menu = flips[0].epsilons if len(flips) == 1 and min(flips[0].epsilons, default=0) > 0 else ()
+    return EventGroups(
+        flips=tuple(flip.epsilon for flip in flips),
+        noised=noised,
+        released=released,
+        sums=sums,
+        menu=menu,
+        by=kinds.worst_randomiser(kinds.DEVICES, *(flip.by for flip in flips)),
+        counts=counts,
+        answers=flips[0].answers if flips else (),
+        in_clear=any(flip.in_clear for flip in flips) or not flips,
+        by_report=() if counts else _by_report(flips, (*noised, *released, *sums)),
+    )
+
+
+def _of(kind: type[_Kind], events: Sequence[Event]) -> tuple[_Kind, ...]:
+    return tuple(event for event in events if isinstance(event, kind))
+
+
+def _by_report(
+    flips: Sequence[LabelFlipped],
+    releases: Sequence[ObjectiveNoised | IterateReleased | SumsReleased],
+) -> tuple[EventGroups, ...]:
+    """One for each of several reports; none where it is not known which one went into a release."""
+    reports = {flip.epsilon: flip for flip in flips}
+    attributed = {release.report_epsilon for release in releases} <= set(reports)
+    if not attributed or not 1 < len(reports) == len(flips):
+        return ()
+    return tuple(
+        group_events(
+            [flip, *(release for release in releases if release.report_epsilon == epsilon)]
+        )
+        for epsilon, flip in reports.items()
+    )
+
+
+def ratios(moved: Array, noise: Array) -> Array:
+    """D/σ: 0 where nothing moves, endless where nothing hides it."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(moved == 0, 0.0, np.minimum(ENDLESS, moved / noise))
+
+
+def root(square: Array) -> Array:
+    """μ of μ²; infinite where something was endless."""
+    return np.where(square > ENDLESS, inf, np.sqrt(square))
+
+
+def merge_iterates(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The same spending in fewer events: all iterates as the one Gaussian release they equal."""
+    released = group_events(events).released
+    others = tuple(event for event in events if not isinstance(event, IterateReleased))
+    if not released:
+        return others
+    noise = np.array([event.stddev for event in released])
+
+    def together(moved: list[float]) -> float:
+        terms = ratios(np.array(moved), noise)
+        return float(root((terms * terms).sum()))
+
+    slack = [e.solver_slack for e in released if e.solver_slack is not None]
+    kinds = {(e.label_sensitivity, e.record_sensitivity, e.solver_slack) for e in released}
+    reports = {event.report_epsilon for event in released}
+    release = IterateReleased(
+        t=1,
+        stddev=1.0,
+        label_sensitivity=together([event.label_sensitivity for event in released]),
+        record_sensitivity=together([event.record_sensitivity for event in released]),
+        solver_slack=together(slack) if slack and len(kinds) == 1 else None,
+        report_epsilon=reports.pop() if len(reports) == 1 else 0.0,
+    )
+    return (*others, release)

@@ -45,16 +45,6 @@ class NoiseKind(_Word):
     NONE = "none"
 
 
-class EventKind(_Word):
-    """What a server released: the name of a class of `accounting.events`."""
-
-    LABEL_FLIPPED = "LabelFlipped"
-    OBJECTIVE_NOISED = "ObjectiveNoised"
-    ITERATE_RELEASED = "IterateReleased"
-    SUMS_RELEASED = "SumsReleased"
-    COUNTS_RELEASED = "CountsReleased"
-
-
 class Randomiser(_Word):
     """Who randomised labels; the later, the worse for the people."""
 

@@ -15,23 +15,21 @@ import numpy as np
 
 from pdml import _validate
 from pdml._math import expit
-from pdml.accounting import (
-    bounds,
-    event_groups,
-    explanations,
-    kinds,
-    ledger_row,
-    profiles,
-    randomized_attributes,
-)
+from pdml.accounting import bounds, kinds, ledger_row, profiles, randomized_attributes
 from pdml.accounting.budget import Budget, last_safe_round
-from pdml.accounting.certainty import certainty_at
-from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
+from pdml.accounting.events import (
+    CountsReleased,
+    Event,
+    EventGroups,
+    IterateReleased,
+    SumsReleased,
+    group_events,
+)
 from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.ledger_row import LedgerRow, merge_rows, representative_coalition_sizes
 from pdml.accounting.per_person import PersonRows, Reports, person_rows
 from pdml.accounting.per_release_loss import ReleaseLoss, concatenate_losses, release_loss
-from pdml.accounting.profiles import Profile
+from pdml.accounting.profiles import Profile, certainty_at
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.formatting import notebook
 
@@ -154,8 +152,8 @@ class Ledger:
         return list({events: i for i, events in enumerate(self.events)}.values())
 
     @cached_property
-    def _sent(self) -> list[event_groups.EventGroups]:
-        return [event_groups.group_events(events) for events in self.events]
+    def _sent(self) -> list[EventGroups]:
+        return [group_events(events) for events in self.events]
 
     def row(
         self,
@@ -195,9 +193,9 @@ class Ledger:
         if row is not None:
             spent = [row.server_epsilon(groups) for groups in sent]
             randomiser = kinds.worst_randomiser(*(groups.by for groups in sent))
-            reason = explanations.answers_against_server(row, randomiser, max(spent))
+            reason = ledger_row.answers_server_reason(row, randomiser, max(spent))
         elif data == Data.FEATURES:
-            spent, reason = [inf], explanations.features_against_server(adversary)
+            spent, reason = [inf], ledger_row.features_server_reason(adversary)
         else:
             spent = [groups.server_epsilon for groups in sent]
             worst = [groups for groups in sent if groups.server_epsilon == max(spent)]
@@ -206,7 +204,7 @@ class Ledger:
                 randomiser, max(spent), alone=adversary == Adversary.OWN
             )
             if any(groups.counts for groups in worst):
-                reason = explanations.COUNTED
+                reason = ledger_row.COUNTED
         return LedgerRow(
             data, Adversary(adversary), max(spent), 0.0, reason, float(expit(max(spent))), colluding
         )
@@ -216,7 +214,7 @@ class Ledger:
         data: str,
         row: randomized_attributes.AnswerRow | None,
         people: list[ReleaseLoss],
-        sent: list[event_groups.EventGroups],
+        sent: list[EventGroups],
         colluding: int | None = None,
     ) -> LedgerRow:
         """Whoever is worst off against other servers, of each server's people."""
@@ -229,9 +227,9 @@ class Ledger:
         if row is None:
             bound = bounds.winners(data, spent, epsilons, profile(epsilons))[worst]
             arguments = (data, bound, float(epsilons[worst]), whose, colluding)
-            reason = explanations.against_others(*arguments)
+            reason = ledger_row.others_reason(*arguments)
         else:
-            reason = explanations.answers_against_others(row, whose, colluding)
+            reason = ledger_row.answers_others_reason(row, whose, colluding)
         return LedgerRow(
             data=data,
             adversary=Adversary.OTHERS,
@@ -307,8 +305,7 @@ class Ledger:
 
     def keeps(self, budget: Budget) -> bool:
         """Whether no more than ``budget`` is spent against the other servers: quicker than to ask
-        how much is.
-        """
+        how much is."""
         return all(self._within(data, budget) for data in (Data.FEATURES, Data.LABEL))
 
     def _within(self, data: str, budget: Budget) -> bool:
@@ -318,8 +315,7 @@ class Ledger:
 
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
-        servers.
-        """
+        servers."""
         for data in (Data.FEATURES, Data.LABEL):
             if self._within(data, budget):
                 continue
@@ -342,8 +338,8 @@ class Ledger:
         rounds = max((e.t for groups in self._sent for e in groups.released), default=0)
         exchanges = max((len(groups.sums) for groups in self._sent), default=0)
         counts = max((len(groups.counts) for groups in self._sent), default=0)
-        phrases = [explanations.exchanges(exchanges)] if exchanges else []
-        phrases += [explanations.evaluations(counts)] if counts else []
+        phrases = [ledger_row.exchanges(exchanges)] if exchanges else []
+        phrases += [ledger_row.evaluations(counts)] if counts else []
         return " and ".join([*phrases, f"{rounds} rounds"] if rounds or not phrases else phrases)
 
     def _way_out(self, budget: Budget) -> str:
@@ -357,8 +353,7 @@ class Ledger:
 
     def last_safe_round(self, budget: Budget) -> int:
         """The last round up to which this one training stays within ``budget``; 0 if the first is
-        too much.
-        """
+        too much."""
         return last_safe_round(self.events, budget=budget, classes=self.classes)
 
     def person_rows(self) -> PersonRows:
@@ -396,8 +391,7 @@ class Ledger:
 
     def epsilons(self, data: str) -> list[float]:
         """ε of labels or features against other servers after each round (worst server), at the
-        ledger's δ.
-        """
+        ledger's δ."""
         _check_row(DATA, data, Adversary.OTHERS)
         spent, row = self._exposure(by_round=True), self._rows.get(data)
         sent = [self._sent[i] for i in self._different]

@@ -79,8 +79,7 @@ def truncated_gaussian(event: ObjectiveNoised, shift: Array) -> Hidden:
 def uniform_box(event: ObjectiveNoised, shift: Array) -> Hidden:
     """1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k| <= R,
     so that for a given Euclidean shift up to R the worst direction spreads it evenly; beyond R
-    nothing is claimed.
-    """
+    nothing is claimed."""
     share = np.minimum(0.5, shift / (2 * event.bound)) / sqrt(event.size)
     outside = -np.expm1(event.size * np.log1p(-share))
     return Hidden(flat=np.where(shift <= event.bound, outside, 1.0))

@@ -13,12 +13,11 @@ from math import inf
 import numpy as np
 
 from pdml._types import Array, IntArray
-from pdml.accounting import bounds, event_groups, profiles, randomized_attributes
-from pdml.accounting.certainty import certainty_at
-from pdml.accounting.events import Event
+from pdml.accounting import bounds, profiles, randomized_attributes
+from pdml.accounting.events import Event, EventGroups, group_events
 from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import ReleaseLoss, release_loss
-from pdml.accounting.profiles import Profile
+from pdml.accounting.profiles import Profile, certainty_at
 from pdml.errors import InvalidInput
 
 _AT_ONCE = 1024  # distinct people: more would need much memory for nothing
@@ -93,20 +92,19 @@ def person_rows(
     events: Sequence[Sequence[Event]], reports: Reports, *, delta: float, classes: int
 ) -> PersonRows:
     """Lines of all records at once; the work is done once per distinct (server, ε, weight), and ε
-    of each answer.
-    """
+    of each answer."""
     if len(reports.servers) and not 0 <= reports.servers.min() <= reports.servers.max() < len(
         events
     ):
         raise InvalidInput(f"reports must name servers from 0 to {len(events) - 1}")
-    rows = randomized_attributes.rows([event_groups.group_events(happened) for happened in events])
+    rows = randomized_attributes.rows([group_events(happened) for happened in events])
     lines = np.zeros((5 + 3 * len(rows), len(reports.epsilons)))
     choices = [reports.epsilons, reports.weights, *reports.answers.values()]
     for server, happened in enumerate(events):
         records = np.flatnonzero(reports.servers == server)
         if not len(records):
             continue
-        sent = event_groups.group_events(happened)
+        sent = group_events(happened)
         people = np.column_stack([values[records] for values in choices])
         kinds, back = np.unique(people, axis=0, return_inverse=True)
         parts = []
@@ -123,7 +121,7 @@ def person_rows(
 
 def _lines(
     rows: Sequence[randomized_attributes.AnswerRow],
-    sent: event_groups.EventGroups,
+    sent: EventGroups,
     spent: ReleaseLoss,
     chosen: Mapping[str, Array],
     delta: float,

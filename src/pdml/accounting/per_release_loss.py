@@ -15,8 +15,15 @@ import numpy as np
 
 from pdml._math import keep_weight
 from pdml._types import Array
-from pdml.accounting.event_groups import EventGroups, ratios, root
-from pdml.accounting.events import CountsReleased, IterateReleased, ObjectiveNoised, SumsReleased
+from pdml.accounting.events import (
+    CountsReleased,
+    EventGroups,
+    IterateReleased,
+    ObjectiveNoised,
+    SumsReleased,
+    ratios,
+    root,
+)
 from pdml.accounting.objective_loss import Bound, is_gaussian, objective_parts, shifts
 from pdml.accounting.profiles import Values
 
@@ -26,7 +33,7 @@ _Quadratic = tuple[Array, Array, Array]  # Σ x², Σ xy, Σ y²
 
 @dataclass(frozen=True)
 class ResponseLoss:
-    """What `randomized_response.response_profile` needs of one record, each the μ of one Gaussian,
+    """What `bounds.response_profile` needs of one record, each the μ of one Gaussian,
     and what truncation adds; with a δ of 1 where the label's part is not hidden by Gaussian noise
     once and for all, or was randomised more than once."""
 
@@ -42,8 +49,7 @@ class ResponseLoss:
 @dataclass(frozen=True)
 class ReleaseLoss:
     """What a server's releases amount to for each kind of person: arrays that end in one entry
-    each, and begin with the rounds where they were asked for. Each `Bound` holds by itself.
-    """
+    each, and begin with the rounds where they were asked for. Each `Bound` holds by itself."""
 
     epsilon: Values  # of all reports of the label; infinite if it was never flipped
     classes: Values  # K of its randomised response; 2 stands for any other that is as private

@@ -1,20 +1,28 @@
 """Privacy profiles δ(ε), and the exact joint profile of randomised response followed by a noisy
-training.
+training. Every formula is written for arrays: a number is an array of one.
 
 A profile maps ε >= 0 to the smallest δ for which the mechanism is (ε, δ)-DP under replacement.
-Every formula is written for arrays: parameters and ε are broadcast against each other, so that one
-call answers for many servers, rounds or people, and a number is an array of one.
+
+**Certainty** (privacy.md, section 11). Whoever gives the truth at most even odds before, and then
+sees all of what an adversary sees, or any part of it, at any time, holds it for true with at most P
+afterwards, but for a chance of δ. With β(δ) the smallest chance that an event of chance δ under the
+truth can have under any other value, the odds are δ/β(δ). A profile bounds β, by all its points at
+once:
+
+    P = 1/(1 + e^-L),    L = ln(δ/β(δ)) = inf over ε' of ε' - ln(1 - δ(ε')/δ).
+
+It is not ε: that lies below L, and is exceeded with a chance of many times δ.
 """
 
 from collections.abc import Callable
 from functools import reduce
-from math import atanh, inf, isinf, tanh
+from math import atanh, inf, isinf, log, tanh
 from typing import Any
 
 import numpy as np
 
 from pdml import _validate
-from pdml._math import bisect, log_ndtr, ndtr, ndtri
+from pdml._math import bisect, expit, log_ndtr, ndtr, ndtri
 from pdml._types import Array
 
 Values = Any  # a number or an array of them: what comes in as a number goes out as one
@@ -23,6 +31,8 @@ _REACH, _STEPS = 9.0, 400  # deviations of a Gaussian that `with_gaussian` takes
 _NODES = 512  # of a profile that is composed with another
 _FAR = 50.0  # beyond this ε, whatever is left counts as told
 _ROUNDING, _LOST = 1 + 1e-6, 1e-15  # above all that floating point can lose in its sums
+_OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε: where to look first
+_ZOOMS, _POINTS = 10, 9  # each to a quarter
 TINY = 1e-300  # a Gaussian's δ is never 0: underflow must not look like pure privacy
 
 
@@ -66,8 +76,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def pure_profile(epsilon_p: Values) -> Profile:
     """The worst profile of a pure ε_p mechanism: randomised response, δ(ε) = (e^ε_p - e^ε)/(1 +
-    e^ε_p) below ε_p.
-    """
+    e^ε_p) below ε_p."""
     pure = np.asarray(epsilon_p, dtype=float)
 
     def delta(epsilon: Values) -> Values:
@@ -229,8 +238,7 @@ def chords(levels: Array, bounds: Array) -> Profile:
 def composed(first: Profile, second: Profile) -> Profile:
     """Two mechanisms on the same data, the second of which may know what the first released
     (privacy.md, section 18): δ(ε) <= E[δ_first(ε - L)], L the privacy loss of a discrete pair
-    whose profile lies above the second.
-    """
+    whose profile lies above the second."""
     first_delta, (losses, mass, mirrored, rest, lost) = (
         chords(*_hull(first)),
         _atoms(*_hull(second)),
@@ -345,6 +353,57 @@ def epsilon_at(profile: Profile, delta: float, *, most: float = 1e5) -> Values:
         ends[-1] = high
         low, high = bracket(ends)
     return _scalar(np.where(start <= delta, 0.0, np.where(lost, inf, high)))
+
+
+def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
+    """L of a mechanism with this profile: odds above e^L have a chance of at most ``delta``.
+
+    Guarantees
+    ----------
+    - P(odds > e^L) <= δ, the chance being that of the truth: with A = {odds > e^L}, which has
+      e^L P'(A) < P(A), P(A)(1 - e^(ε'-L)) <= P(A) - e^ε' P'(A) <= δ(ε').
+    - For an exact profile there is a view for which no smaller L does: to be told whether the
+      likelihood ratio exceeds a number.
+    """
+    first = np.asarray(epsilon_at(profile, delta) if epsilon is None else epsilon)
+    if delta == 0:
+        return first[()]
+
+    def bound(epsilon: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            return epsilon - np.log1p(-np.minimum(1.0, profile(epsilon) / delta))
+
+    best = np.full(first.shape, inf)
+    ends = np.where(np.isinf(first), 0.0, first) + _OFFSETS.reshape(-1, *(1,) * first.ndim)
+    for _ in range(1 + _ZOOMS):
+        bounds = bound(ends)
+        at = np.argmin(bounds, axis=0)[None]
+        best = np.minimum(best, np.take_along_axis(bounds, at, axis=0)[0])
+        low = np.take_along_axis(ends, np.maximum(at - 1, 0), axis=0)[0]
+        high = np.take_along_axis(ends, np.minimum(at + 1, len(ends) - 1), axis=0)[0]
+        ends = np.linspace(low, high, _POINTS)
+    return np.where(np.isinf(first), inf, best)[()]
+
+
+def certainty_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
+    """P = e^L/(1 + e^L): how sure of the truth they can be, but for a chance of ``delta``."""
+    return expit(log_odds_at(profile, delta, epsilon))
+
+
+def limit_certainty(epsilon: float) -> float:
+    """How sure a limit of (ε, δ) lets them be, whatever is released within it, but for a chance of
+    2δ: P = e^L/(1 + e^L) with L = ε + ln 2.
+
+    With A = {odds > e^L}: P(A)(1 - e^(ε-L)) <= P(A) - e^ε P'(A) <= δ, and 1 - e^(ε-L) = 1/2. A
+    limit says one point of a profile only, and not that all is Gaussian, which randomised response
+    is not.
+    """
+    return float(expit(epsilon + log(2)))
+
+
+def limit_epsilon(certainty: float) -> float:
+    """The inverse: the limit that lets them be this sure."""
+    return log(certainty / (1 - certainty)) - log(2)
 
 
 def _at_infinity(epsilon: Values, values: Array) -> Array:

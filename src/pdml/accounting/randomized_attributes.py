@@ -14,8 +14,7 @@ from math import inf
 import numpy as np
 
 from pdml.accounting import bounds, kinds, profiles
-from pdml.accounting.event_groups import EventGroups
-from pdml.accounting.events import AnswerFlipped
+from pdml.accounting.events import AnswerFlipped, EventGroups
 from pdml.accounting.kinds import Data
 from pdml.accounting.per_release_loss import ReleaseLoss
 from pdml.accounting.profiles import Profile, Values
@@ -30,8 +29,7 @@ def named(name: str) -> str:
 
 def names(questions: Sequence[str]) -> tuple[str, ...]:
     """Of all rows that answers to these questions have: one for each, and one for all together
-    with the label.
-    """
+    with the label."""
     return (*map(named, questions), TOGETHER) if questions else ()
 
 
@@ -64,8 +62,7 @@ class AnswerRow:
 
     def server_epsilon(self, sent: EventGroups) -> float:
         """Against whoever receives the report: nothing is hidden from who randomised the answers,
-        nor from who evaluated a model with the true ones.
-        """
+        nor from who evaluated a model with the true ones."""
         exposed = kinds.server_may_know_labels(sent.by) or bool(sent.counts)
         return inf if exposed else self.epsilon(sent)
 
@@ -86,8 +83,7 @@ class AnswerRow:
 
     def closed(self, sent: EventGroups, spent: ReleaseLoss, total: Values) -> Profile:
         """The same of a row with the label, by closed forms, after each round where ``spent`` has
-        them: no bound holds here that has counted the label's randomised response already.
-        """
+        them: no bound holds here that has counted the label's randomised response already."""
         record = profiles.better_of(*bounds.closed_forms(Data.FEATURES, spent).values())
         if sent.counts:
             return record
@@ -97,8 +93,7 @@ class AnswerRow:
 
 def rows(sent: Sequence[EventGroups]) -> tuple[AnswerRow, ...]:
     """Of everything that servers have: one for each answer, and one for all together with the
-    label.
-    """
+    label."""
     answers = _largest(sent)
     answer_rows = tuple(AnswerRow(named(answer.name), (answer,)) for answer in answers)
     return (*answer_rows, AnswerRow(TOGETHER, answers, label=True)) if answer_rows else ()
@@ -128,8 +123,7 @@ def against_others(
     data: str, row: AnswerRow | None, sent: Sequence[EventGroups], spent: ReleaseLoss
 ) -> Profile:
     """δ(ε) of label, features or a row of answers against the other servers, for each kind of
-    person of these servers.
-    """
+    person of these servers."""
     if row is None:
         return bounds.against_others(data, spent, worst=True)
     return row.profile(_counting(sent), spent)
@@ -153,8 +147,7 @@ def within_limit(
     data: str, sent: Sequence[EventGroups], spent: ReleaseLoss, epsilon: float, delta: float
 ) -> bool:
     """Whether δ(ε) of everybody's label or features is at most ``delta``: by what hides the record,
-    or by that and randomised response where every answer went through one.
-    """
+    or by that and randomised response where every answer went through one."""
     if bounds.within_limit(data, spent, epsilon, delta):
         return True
     row = features(sent) if data == Data.FEATURES else None

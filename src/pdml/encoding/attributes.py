@@ -265,8 +265,7 @@ class Number:
 
     def decode(self, entries: Array) -> float | str | None:
         """The value behind float32 entries, to 6 digits of what can be `seen`; a text
-        such as "90 or more" where that is all that can be; None where there was no answer.
-        """
+        such as "90 or more" where that is all that can be; None where there was no answer."""
         off, silent = float(entries[0]), float(entries[1]) if self.missing else 0.0
         if not abs(off) <= scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
             raise InvalidInput(
@@ -409,8 +408,7 @@ Attribute = Number | Category
 
 def from_dict(where: str, item: Any) -> Attribute:
     """An attribute as `to_dict` spells it; whatever it would not write is refused, for a misspelt
-    key must not pass unnoticed.
-    """
+    key must not pass unnoticed."""
     if not isinstance(item, Mapping) or "kind" not in item:
         raise InvalidInput(f"{where} must be a table with a kind, got {quote(item)}")
     kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))

@@ -125,8 +125,7 @@ def _by_default(
 
 def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | None]:
     """The answers behind a report's features, numbers to 6 digits of their range: the inverse that
-    people are shown. None where there is no answer.
-    """
+    people are shown. None where there is no answer."""
     row = np.asarray(features, dtype=np.float64)
     if row.shape != (width := encoder.n_features + 1,):
         raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
@@ -142,8 +141,7 @@ def read_draws(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int
 
 def read_epsilons(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
     """The ε in millionths that people chose for each sensitive answer, read back from their
-    features, (people, attributes).
-    """
+    features, (people, attributes)."""
     epsilons = np.empty((len(rows), len(encoder.sensitive)), dtype=np.int64)
     for k, (attribute, block) in enumerate(zip(encoder.sensitive, encoder.blocks, strict=True)):
         assert attribute.epsilon is not None
@@ -158,8 +156,7 @@ def read_epsilons(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
 
 def match_epsilons(block: Block, menu: Sequence[int], rows: NDArray[np.float32]) -> IntArray:
     """The ε of a menu whose code each row holds, to the bit, in millionths; 0 where it is none, and
-    of several that look the same the largest.
-    """
+    of several that look the same the largest."""
     part = rows[:, block.columns]
     others = np.arange(block.levels) != part.argmax(axis=1)[:, None]
     epsilons = np.zeros(len(part), dtype=np.int64)
@@ -180,8 +177,7 @@ def code_of(block: Block, micro: int) -> tuple[np.float32, np.float32]:
 
 def answer(attribute: Attribute, value: object) -> float:
     """One answer as tables are read (`Number.read`, `Category.read`): a number within its range,
-    NaN for no answer; or the position of a level. None is no answer.
-    """
+    NaN for no answer; or the position of a level. None is no answer."""
     if value is None and attribute.missing:
         return math.nan if isinstance(attribute, Number) else len(attribute.levels)
     if isinstance(attribute, Number):

@@ -38,8 +38,7 @@ VERSION = 1  # what becomes of an answer (docs/concepts/encoding.md)
 @dataclass(frozen=True, eq=False)
 class RandomisedAnswers:
     """Sensitive answers randomised: a row for each person, a column for each of
-    `Encoder.sensitive`.
-    """
+    `Encoder.sensitive`."""
 
     levels: IntArray  # positions among `choices`
     weights: Array  # `numerics.coded_rows.weight` of each ε
@@ -184,8 +183,7 @@ class Encoder:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Where the codes of sensitive answers stand: the last features, in the attributes'
-        order.
-        """
+        order."""
         specs = []
         for attribute in self.sensitive:
             assert attribute.epsilon is not None
@@ -290,8 +288,7 @@ class Encoder:
 
     def decode(self, row: Matrix) -> dict[str, float | str | None]:
         """The answers behind one encoded row, before constant and scale: what a person is shown
-        before sending it. None where there is no answer.
-        """
+        before sending it. None where there is no answer."""
         entries = np.asarray(row, dtype=np.float64).ravel()
         if len(entries) != self.n_features:
             raise InvalidInput(
@@ -334,8 +331,7 @@ class Encoder:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`; whatever it would not write is refused, for a misspelt key must
-        not pass unnoticed.
-        """
+        not pass unnoticed."""
         more = {"version", "missing_values", "maps"}
         also = more & set(data) if isinstance(data, Mapping) else set()
         declared.check_keys("the encoder", data, {"attributes"} | also)

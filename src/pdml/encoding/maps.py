@@ -134,8 +134,7 @@ class Products:
 
     def masses(self, inputs: Inputs) -> tuple[float, ...]:
         """The expected square of each column it adds, if its entries are independent, but for what
-        the limit takes away.
-        """
+        the limit takes away."""
         used = [inputs.masses[k] for k in self.uses(inputs)]
         return tuple(a * b for a, b in zip(used[::2], used[1::2], strict=True))
 

@@ -120,8 +120,7 @@ Step = (
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pipeline:
     """From records to rows; a study's encoder and an estimator's declarations lead to the same
-    type.
-    """
+    type."""
 
     encoder: Encoder | None = None  # What is declared; None: rows of numbers are taken as they are
     names: tuple[str, ...] = ()  # Of the columns, where they have names
@@ -251,8 +250,7 @@ class Pipeline:
 
     def steps(self, width: int) -> tuple[Step, ...]:
         """The same, step by step; ``width``: how many numbers a record has if nothing is
-        declared.
-        """
+        declared."""
         encoder = self.encoder
         if encoder is None:
             constant = (AppendConstant(value=1.0),) if self.intercept else ()

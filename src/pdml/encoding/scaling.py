@@ -70,8 +70,7 @@ def centred(codes: IntArray, levels: int) -> Array:
 
 def level_mass(levels: int) -> float:
     """The expected square of each of a category's L entries, if all levels are as frequent:
-    (L - 1)/L².
-    """
+    (L - 1)/L²."""
     return (levels - 1) / (levels * levels)
 
 
@@ -124,8 +123,7 @@ def lengths(
     entries: Array, mass: float, *, constant: bool = True, blocks: Sequence[Block] = ()
 ) -> Array:
     """The norms of rows, codes of randomised answers apart, before `scale_and_clip` shrinks those
-    that are longer than their `room`.
-    """
+    that are longer than their `room`."""
     return _measured(entries, mass, constant, blocks)[1]
 
 

@@ -82,8 +82,7 @@ class Counting:
 
 def edges(classes: int, bins: int) -> Array:
     """The ends of the bins: from 1/K, the least sure that a model can be of its own choice, to
-    certainty.
-    """
+    certainty."""
     return np.linspace(1 / classes, 1.0, bins + 1)
 
 

@@ -58,8 +58,7 @@ ROUND_MARGIN = 2.0**-50  # and σz to 2^-51 of itself
 @dataclass(frozen=True)
 class Tables:
     """``bins``: slot -> k. ``counts``: c_k. ``sure``: below this a 47-bit word is kept wherever in
-    bin k its z lies.
-    """
+    bin k its z lies."""
 
     bins: NDArray[np.uint16]
     counts: Array
@@ -154,8 +153,7 @@ def _floats(k: NDArray[np.uint16], u: Words) -> Array:
 
 def keep_exactly(k: int, u: int, test: int, entropy: Entropy) -> tuple[bool, tuple[int, int]]:
     """Is the real V that begins with ``test`` below a(z), z beginning with (k, u)? Also u with the
-    bits it took.
-    """
+    bits it took."""
     bits, test_bits = 64, TEST_BITS
     count = int(tables().counts[k])
     while True:
@@ -217,8 +215,7 @@ def gaussian(shape: tuple[int, ...], stddev: Any, entropy: Entropy) -> Array:
 
 def cells(bound: float) -> int:
     """The largest whole b with (b + 1/2)·2^-40 <= bound: grid points up to ±b are what a bound of
-    that size leaves after rounding.
-    """
+    that size leaves after rounding."""
     if not (isfinite(bound) and 0 < bound <= LIMIT):
         raise InvalidInput(f"the bound of secure noise must lie in (0, {LIMIT:g}], got {bound!r}")
     top, bottom = float(bound).as_integer_ratio()
@@ -234,8 +231,7 @@ def truncated_gaussian(
     shape: tuple[int, ...], stddev: float, bound: float, entropy: Entropy
 ) -> Array:
     """A normal variable given |·| <= (b + 1/2)·2^-40 (`cells`), rounded to the grid; never beyond
-    ``bound``.
-    """
+    ``bound``."""
     farthest = cells(bound) * GRID
     if not stddev <= bound:
         raise InvalidInput(
@@ -269,14 +265,12 @@ def round_to_grid(values: Array) -> Array:
 
 def on_grid(values: Array) -> bool:
     """Whether `round_to_grid` and noise from here can have made ``values``: they lie on the grid
-    2^-40.
-    """
+    2^-40."""
     scaled = np.asarray(values) * 2.0**BITS
     return bool(np.all(np.abs(values) <= 2 * LIMIT) and np.all(scaled == np.rint(scaled)))
 
 
 def rounding_shift(size: int) -> float:
     """√size · 2^-40: how much `round_to_grid` can add to the distance between two vectors of
-    ``size`` coordinates.
-    """
+    ``size`` coordinates."""
     return float(np.sqrt(size)) * GRID

@@ -61,6 +61,5 @@ def sample(stddevs: Array, stream: Stream) -> Units:
 
 def rounding_shift(size: int) -> float:
     """√size · 2^-24: how much `quantize` can add to the distance of two vectors of ``size``
-    coordinates.
-    """
+    coordinates."""
     return float(np.sqrt(size)) * UNIT

@@ -59,8 +59,7 @@ def draw_round(
     noises: Sequence[IterateNoise], t: int, out: Array, streams: Sequence[Stream]
 ) -> Array:
     """θ_i(t) of every server i, written into ``out`` (n, C, d): in one go if all streams draw fresh
-    entropy anyway.
-    """
+    entropy anyway."""
     first = streams[0]
     if isinstance(first, SecureStream) and all(
         isinstance(stream, SecureStream) for stream in streams

@@ -40,8 +40,7 @@ class SecureStream:
         self, low: int, high: int, size: int, dtype: Any = np.int64, endpoint: bool = False
     ) -> NDArray[Any]:
         """Whole numbers from [low, high), each equally likely: a word at or above the largest
-        multiple of the range is drawn again.
-        """
+        multiple of the range is drawn again."""
         span = high - low + endpoint
         if not 1 <= span <= 1 << 64:
             raise InvalidInput(
@@ -62,8 +61,7 @@ class SecureStream:
 
     def gaussian(self, out: Array, stddev: Any) -> Array:
         """Noise of this standard deviation (a number, or broadcasting to ``out``), written into
-        ``out``.
-        """
+        ``out``."""
         out[...] = exact_gaussian.gaussian(out.shape, stddev, self._entropy)
         return out
 
@@ -72,8 +70,7 @@ class SecureStream:
 
     def uniform_box(self, shape: tuple[int, ...], bound: float) -> Array:
         """Uniform on [-bound, bound], rounded to the grid: every grid point up to ±
-        `exact_gaussian.cells` is equally likely.
-        """
+        `exact_gaussian.cells` is equally likely."""
         farthest = exact_gaussian.cells(bound)
         return np.asarray(
             self.integers(-farthest, farthest, int(np.prod(shape)), endpoint=True) * GRID
@@ -112,8 +109,7 @@ class Simulated:
 
     def stream(self, purpose: int, server: int = 0) -> np.random.Generator:
         """The generator for one purpose at one server; asking twice gives the same stream from its
-        start.
-        """
+        start."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, server)))
 
     def public(self, purpose: int) -> np.random.Generator:
@@ -155,8 +151,7 @@ class Secure:
 
     def less_share(self, values: Array, noise: Array, n: int, reach: float) -> Array:
         """(round(n·values) - noise)/n: the difference is exact on the grid, and the division is
-        post-processing.
-        """
+        post-processing."""
         if not n * reach <= LIMIT:
             raise InvalidInput(
                 f"n_servers · (bound on the label mean) must be at most {LIMIT:g} with "

@@ -71,8 +71,7 @@ def layout_blocks(
     start: int, mass: float, questions: Sequence[tuple[str, float, Sequence[int], int]]
 ) -> tuple[Block, ...]:
     """Blocks one after the other from column ``start`` on; each has the part of a row's squared
-    norm that its mass is of all masses.
-    """
+    norm that its mass is of all masses."""
     blocks = []
     for name, question_mass, menu, levels in questions:
         length = MARGIN * sqrt((1.0 - CONSTANT * CONSTANT) * (question_mass / mass))
@@ -105,8 +104,7 @@ def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Bloc
 def variance(blocks: Sequence[Block], width: int) -> float:
     """V times the variance that randomised answers leave in S/V, for `numerics.sums.fit`: the
     mean over a coded column and any other, in rows of norm at most 1, and some more, because
-    entries have it unevenly. A huge ε leaves none.
-    """
+    entries have it unevenly. A huge ε leaves none."""
     if not blocks:
         return 0.0
     codes = sum(block.length**2 - block.true_length**2 for block in blocks)

@@ -19,8 +19,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget, Ledger, Reports
-from pdml.accounting.event_groups import merge_iterates
-from pdml.accounting.events import CountsReleased, Event, LabelFlipped
+from pdml.accounting.events import CountsReleased, Event, LabelFlipped, merge_iterates
 from pdml.accounting.kinds import SIMULATION
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import flip_labels

@@ -11,10 +11,10 @@ from math import exp, inf, isinf
 
 from pdml.accounting import Budget, LedgerRow, randomized_attributes
 from pdml.accounting.budget import any_of
-from pdml.accounting.certainty import limit_certainty
 from pdml.accounting.kinds import DEVICES, Method, randomiser_note
 from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.accounting.ledger_row import representative_coalition_sizes
+from pdml.accounting.profiles import limit_certainty
 from pdml.consortium.signed_evaluation import PooledEvaluation
 from pdml.encoding.encoder import Attribute, Menu
 from pdml.formatting import numbers

@@ -313,7 +313,7 @@ def print_privacy(lines: "Iterable[LedgerRow]", *sentences: str, heading: str = 
 
 def print_reasons(lines: "Iterable[LedgerRow]") -> None:
     """Why each row of the ledger is what it is, and what small coalitions rest on."""
-    from pdml.accounting.explanations import RESTS_ON
+    from pdml.accounting.ledger_row import RESTS_ON
 
     whom = _adversaries(lines)
     rows = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdml._math import expit
 from pdml.accounting import Budget, randomized_attributes
-from pdml.accounting.certainty import limit_certainty
+from pdml.accounting.profiles import limit_certainty
 from pdml.cli.render import console
 from pdml.cli.render.console import Grid
 from pdml.encoding.encoder import Attribute

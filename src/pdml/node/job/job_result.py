@@ -15,7 +15,7 @@ from typing import Any
 from pdml._types import Array
 from pdml._version import __version__
 from pdml.accounting import Budget, Reports
-from pdml.accounting.event_codec import CLOSE
+from pdml.accounting.events import CLOSE
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.formats import Format
 from pdml.mechanisms import masks

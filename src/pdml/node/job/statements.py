@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from pdml.accounting import event_codec, event_groups
+from pdml.accounting.events import encode_event, merge_iterates
 from pdml.clock import Clock
 from pdml.errors import JournalError, PeerError, plain
 from pdml.node.job.activity import Ask, Steps, Wait
@@ -78,7 +78,7 @@ def build(
         sent=b"".join(bytes.fromhex(wire_messages.hash_of(payload)) for payload in sent),
         received=[_neighbour_releases(terms, peer, journal) for peer in terms.neighbours(name)],
         release=sent[-1],
-        events=[event_codec.encode_event(event) for event in journal.events_of(job)],
+        events=[encode_event(event) for event in journal.events_of(job)],
         earlier_jobs=[_earlier(before, journal) for before in earlier],
     )
 
@@ -106,8 +106,8 @@ def _jobs(terms: JobTerms, dataset: str, journal: Journal) -> list[Job]:
 
 
 def _earlier(job: Job, journal: Journal) -> EarlierJob:
-    spent = event_groups.merge_iterates(journal.events_of(job.job))
-    events = [event_codec.encode_event(event) for event in spent]
+    spent = merge_iterates(journal.events_of(job.job))
+    events = [encode_event(event) for event in spent]
     return EarlierJob(
         job=job.job, terms=job.terms, **json.loads(job.plan), rounds=job.round, events=events
     )

@@ -20,9 +20,8 @@ import msgspec
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from pdml.accounting import event_codec, event_groups
 from pdml.accounting.budget import MOST_ROUNDS
-from pdml.accounting.events import Event
+from pdml.accounting.events import Event, decode_event, describe_difference, merge_iterates
 from pdml.accounting.kinds import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.formats import Format, decode
@@ -77,7 +76,7 @@ class EarlierJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     study: str  # which may be an earlier revision
     plan: Settings
     rounds: int  # as many as were released
-    events: Events  # what they spent, as `event_groups.merge_iterates` has it
+    events: Events  # what they spent, as `merge_iterates` has it
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,14 +110,12 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     @property
     def spent(self) -> tuple[Event, ...]:
         """The events of this job."""
-        return tuple(event_codec.decode_event(values) for values in self.events)
+        return tuple(decode_event(values) for values in self.events)
 
     @property
     def earlier_spending(self) -> tuple[Event, ...]:
         """The events of earlier jobs."""
-        return tuple(
-            event_codec.decode_event(values) for job in self.earlier_jobs for values in job.events
-        )
+        return tuple(decode_event(values) for job in self.earlier_jobs for values in job.events)
 
     @property
     def earlier_releases(self) -> int:
@@ -266,7 +263,7 @@ def _check_events(statement: Statement, terms: JobTerms) -> None:
     server = statement.server
     try:
         planned = terms.plan.events(spec_of(statement, terms))
-        if difference := event_codec.describe_difference(statement.spent, planned):
+        if difference := describe_difference(statement.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
         if not 0 <= statement.earlier_releases <= MOST_EARLIER_ROUNDS:
             raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
@@ -299,8 +296,8 @@ def _check_earlier(statement: Statement, job: EarlierJob, terms: JobTerms) -> No
             f"{statement.server} tells of an earlier job {job.job} with impossible terms"
         )
     planned = replace(plan, rounds=job.rounds).events(spec_of(statement, terms))
-    events = tuple(event_codec.decode_event(values) for values in job.events)
-    expected = event_groups.merge_iterates(planned)
-    if difference := event_codec.describe_difference(events, expected):
+    events = tuple(decode_event(values) for values in job.events)
+    expected = merge_iterates(planned)
+    if difference := describe_difference(events, expected):
         sentence = f"{statement.server} tells another spending of job {job.job} than its plan's"
         raise PeerError(f"{sentence}: {difference}")

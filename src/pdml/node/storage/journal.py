@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pdml.accounting import event_codec
-from pdml.accounting.events import Event
+from pdml.accounting.events import Event, dump_event, load_event
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import open_ours
@@ -298,7 +297,7 @@ class Journal:
     ) -> None:
         self._db.change("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
         for event in events:
-            values = (dataset, job, t, event_codec.dumps(event))
+            values = (dataset, job, t, dump_event(event))
             self._db.change(
                 "INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values
             )
@@ -339,7 +338,7 @@ class Journal:
     def spent(self, dataset: str, *, but: str = "") -> tuple[Event, ...]:
         """Every event of a data set over all its jobs; ``but`` leaves one job out."""
         query = "SELECT event FROM events WHERE dataset = ? AND job <> ? ORDER BY id"
-        return tuple(event_codec.loads(text) for (text,) in self._db.rows(query, (dataset, but)))
+        return tuple(load_event(text) for (text,) in self._db.rows(query, (dataset, but)))
 
     def datasets(self) -> list[str]:
         return [
@@ -395,7 +394,7 @@ class Journal:
     def events_of(self, job: str) -> tuple[Event, ...]:
         """What one job has spent."""
         query = "SELECT event FROM events WHERE job = ? ORDER BY id"
-        return tuple(event_codec.loads(text) for (text,) in self._db.rows(query, (job,)))
+        return tuple(load_event(text) for (text,) in self._db.rows(query, (job,)))
 
     def store_statement(self, job: str, server: str, content: bytes) -> None:
         """A checked statement of ``server``, which may be this node; the first one stays."""

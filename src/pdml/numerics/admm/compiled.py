@@ -98,8 +98,7 @@ def pass_dense(x, loops, w, g):
 @jit
 def passes_csr(data, columns, starts, loops, w, g):
     """The same for several runs at once, (d, runs): one read of a record serves all, in vector
-    registers.
-    """
+    registers."""
     runs = w.shape[1]
     z, bits = np.empty(runs), np.empty(runs, np.int64)
     powers = bits.view(np.float64)
@@ -282,8 +281,7 @@ def take_ticket(typing_context, tickets):
 
 def records_of(rows, cuts, server):
     """One server's records out of the pooled ones, without copying; CSR pointers keep counting from
-    the pool's start.
-    """
+    the pool's start."""
     low, high = cuts[server], cuts[server + 1]
     return (
         (rows[0], rows[1], rows[2][low : high + 1]) if isinstance(rows, tuple) else rows[low:high]
@@ -304,8 +302,7 @@ def _is_dense(rows: Any) -> bool:
 
 def _teach() -> None:
     """Tell numba what each function of `numerics.admm.kernel` means in compiled code: its own
-    source, or a body of this file.
-    """
+    source, or a body of this file."""
     how: dict[str, Any] = {"jit_options": OPTIONS, "strict": False}
     overload(kernel.data_gradient, **how)(
         lambda rows, loss, points, width, out: _gradient_dense if _is_dense(rows) else _gradient_csr
@@ -348,8 +345,7 @@ class Entries(NamedTuple):
 def entries(kernels: Kernels) -> Entries:
     """The entry points of one loss. Those of built-in losses are cached on disk under a ``stamp``
     of all sources, because numba alone would look at one file only; of other losses, whose sources
-    may change anywhere, nothing is kept.
-    """
+    may change anywhere, nothing is kept."""
     stamp = _STAMP
     on_disk = kernels.loops.__module__ == losses.__name__
 

@@ -28,8 +28,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 @dataclass(frozen=True, kw_only=True)
 class Spectra:
     """σ_min (smallest non-zero) and σ_max of L₊ and L₋ (classifier_converge): both are PSD, so
-    singular values are eigenvalues.
-    """
+    singular values are eigenvalues."""
 
     plus_min: float
     plus_max: float
@@ -40,8 +39,7 @@ class Spectra:
     @property
     def algebraic_connectivity(self) -> float:
         """Second smallest eigenvalue of L₋: on a connected graph it is the smallest non-zero
-        one.
-        """
+        one."""
         return self.minus_min
 
 
@@ -175,8 +173,7 @@ class Graph:
     @classmethod
     def grid(cls, n: int) -> Self:
         """rows x columns = n as close to square as n divides: 10 gives 2 x 5, a prime gives a
-        line.
-        """
+        line."""
         n, _ = _servers(n)
         columns = n // max(rows for rows in range(1, int(n**0.5) + 1) if n % rows == 0)
         right = [(i, i + 1) for i in range(n - 1) if (i + 1) % columns]
@@ -185,8 +182,7 @@ class Graph:
     @classmethod
     def small_world(cls, n: int, k: int, p: float, rng: np.random.Generator) -> Self:
         """Watts-Strogatz, given that it is connected: a ring with k neighbours each, one end of
-        every link moved with probability p.
-        """
+        every link moved with probability p."""
         n, _ = _servers(n)
         k = _validate.integer(
             "k",
@@ -224,8 +220,7 @@ class Graph:
         names: Sequence[str] | None = None,
     ) -> Self:
         """Graph over servers 0 to the largest number, or over ``names``, which then fix the order
-        of the servers.
-        """
+        of the servers."""
         if names is None:
             array = _as_pairs(edges)
             return cls(int(array.max(initial=1)) + 1, _pairs(array))
@@ -389,8 +384,7 @@ def _as_pairs(edges: Any) -> IntArray:
 
 def _checked(n: int, edges: Iterable[Any], names: Sequence[object]) -> tuple[tuple[int, int], ...]:
     """Edges as (i, l) with i < l, in order; refuse self loops, doubles, unknown servers and graphs
-    in several pieces.
-    """
+    in several pieces."""
     array = np.sort(_as_pairs(edges), axis=1)
     array = array[np.lexsort((array[:, 1], array[:, 0]))]
     outside = array[(array[:, 0] < 0) | (array[:, 1] >= n)]
@@ -430,8 +424,7 @@ def _adjacency(n: int, edges: IntArray) -> Matrix:
 
 def _pieces(n: int, edges: IntArray) -> IntArray:
     """For every server the first server of its connected piece: the least number spreads over
-    links, and along the numbers it has met.
-    """
+    links, and along the numbers it has met."""
     first, (i, j) = np.arange(n), edges.T
     while True:
         spread = first.copy()

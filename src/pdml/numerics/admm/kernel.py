@@ -70,8 +70,7 @@ class State(NamedTuple):
 
 class Limits(NamedTuple):
     """The certificate's constants, all but the first for rounding; made by
-    `numerics.admm.rounding`.
-    """
+    `numerics.admm.rounding`."""
 
     bend: float  # c₃·B
     fixed: float  # of a data gradient, wherever it is taken

@@ -67,8 +67,7 @@ def label_mean(x: Matrix, label_codes: Array, loss: Loss) -> Array:
 
 def label_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> float:
     """How far m·q moves, in Euclidean norm, when one reported label changes: 2cκB, or √2·(1 +
-    K/(e^ε-1))·B.
-    """
+    K/(e^ε-1))·B."""
     if classes == 2:
         return 2 * loss.label_weight * float(kappa(epsilon)) * norm_bound
     return float(np.sqrt(2) * keep_weight(epsilon, classes)) * norm_bound

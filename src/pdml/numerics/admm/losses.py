@@ -86,8 +86,7 @@ class Loss:
 
     def check(self) -> None:
         """Refuse, in a sentence, a binary loss whose functions and bounds contradict one another
-        at some margin from -50 to 50.
-        """
+        at some margin from -50 to 50."""
         _validate.real("label_weight", self.label_weight, low=0, open_low=True)
         if self.slope_bound == inf and self.third_bound != 0:
             raise self._contradiction("slope_bound must be finite where g is not quadratic")
@@ -139,8 +138,7 @@ def _logistic_curvature(z: Array) -> Array:
 
 class LogisticLoops(NamedTuple):
     """tanh(z/2)/2 = (1 - e)/(1 + e)/2 with e = exp(-|z|) by range reduction and a polynomial:
-    numba's wheels carry no vectorised exp.
-    """
+    numba's wheels carry no vectorised exp."""
 
     def slopes(self, z, bits, powers, count):  # type: ignore[no-untyped-def]
         for j in range(count):

@@ -22,8 +22,7 @@ _MANY = 1 << 12  # numbers: to take the columns of fewer apart costs more than i
 
 def as_rows(x: Matrix) -> Matrix:
     """A C-ordered float array or canonical CSR matrix of finite numbers; float32 is kept as
-    storage.
-    """
+    storage."""
     sparse = sp.issparse(x)
     rows: Any = sp.csr_array(x) if sparse else np.asarray(x)
     if rows.ndim != 2:
@@ -43,8 +42,7 @@ def as_rows(x: Matrix) -> Matrix:
 
 def compact(x: Matrix) -> Matrix:
     """A dense array that is mostly zeros (one-hot columns, say) as CSR: the same numbers, and
-    passes that skip the zeros.
-    """
+    passes that skip the zeros."""
     return x if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size else sparse(x)
 
 
@@ -105,8 +103,7 @@ def scale(x: Matrix, factor: Array) -> Matrix:
 
 def append_bias(x: Matrix, constant: float = 1.0) -> Matrix:
     """A column of one constant at the end: the intercept, counted inside the norm like every other
-    feature.
-    """
+    feature."""
     ones = np.full((x.shape[0], 1), constant, dtype=x.dtype)
     if sp.issparse(x):
         return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
@@ -200,8 +197,7 @@ def partition_records(
     total: int, groups: int, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
     """A random order of the records and the cuts between ``groups`` groups whose sizes differ by at
-    most one.
-    """
+    most one."""
     order = rng.permutation(total).astype(np.int64)
     cuts = np.linspace(0, total, groups + 1).astype(np.int64)
     return order, cuts

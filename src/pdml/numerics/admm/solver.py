@@ -91,8 +91,7 @@ class PrimalSolver:
 
     def solve(self, target: Array, tolerance: float) -> tuple[Array, Array]:
         """Points (runs, C, d) with |∇G(w) + ridge·w - target| <= tolerance, and the certified norms
-        (runs,).
-        """
+        (runs,)."""
         runs = len(target)
         flat = np.ascontiguousarray(target).reshape(runs, self.size)
         out, reached = np.empty_like(flat), np.full(runs, np.inf)
@@ -159,8 +158,7 @@ class PrimalSolver:
 
     def _direction(self, w: Array, margins: Array, gradient: Array) -> Array:
         """(∇²G + ridge)^-1 gradient, exactly, or by conjugate gradients where the matrix would be
-        too large.
-        """
+        too large."""
         if self.size <= WIDEST:
             curved = np.empty((self.size, self.size))
             kernel.hessian(
@@ -191,8 +189,7 @@ class PrimalSolver:
 
     def _line_search(self, w: Array, step: Array, margins: Array, b: Array) -> float:
         """A size α in (0, ∞) where the slope along the step is a tenth of its start: the slope only
-        grows with α.
-        """
+        grows with α."""
         m = self.matrix.shape[0]
         push = self.matrix @ step.T
 
@@ -240,8 +237,7 @@ class ManySolvers:
         map_servers: ServerMap,
     ) -> None:
         """``use_numba``: one word per server; where they differ, each server's solver goes its own
-        way.
-        """
+        way."""
         n = len(ridges)
         self.threads, self.map_servers = threads, map_servers
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
@@ -349,8 +345,7 @@ def compiled_entries(loss: Loss, codes: int, width: int) -> Any:
 
 def worth_compiling(values: int, rounds: int) -> bool:
     """Whether a training of this many stored values is long enough to pay for loading numba (about
-    a second).
-    """
+    a second)."""
     return values * rounds >= COMPILE_FROM
 
 
@@ -369,8 +364,7 @@ def transpose(matrix: Matrix) -> Matrix:
 
 def packed(matrix: Matrix) -> Any:
     """The form the compiled loops read: a dense array, or CSR with unsigned indices as narrow as
-    the width allows.
-    """
+    the width allows."""
     if not sp.issparse(matrix):
         return np.ascontiguousarray(matrix)
     narrow = np.uint16 if matrix.shape[1] <= 2**16 else np.uint32

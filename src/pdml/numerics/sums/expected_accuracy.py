@@ -88,8 +88,7 @@ def expect(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Expectation:
 
 def gain(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Range:
     """How much more often a model is right than the majority-class baseline, which the
-    same totals tell.
-    """
+    same totals tell."""
     if not _size(model):
         return Range(low=-1.0, middle=0.0, high=1.0)
     many = len(moments.q) > 1
@@ -126,8 +125,7 @@ def _size(model: SumsModel) -> float:
 @dataclass(frozen=True, kw_only=True)
 class _MarginPosterior:
     """What is possible, and the chance of each: axes are correlation of y and z, log variance of
-    z, mean of y, mean of z.
-    """
+    z, mean of y, mean of z."""
 
     chance: Array
     even: Array  # the same, if no E[y z] and no wide margins are likelier than others beforehand
@@ -189,8 +187,7 @@ def _weigh(log: Array, prior: Array, nodes: Array) -> Array:
 
 def _span(values: Array, believed: _MarginPosterior) -> Range:
     """What holds whether or not a model that has learnt nothing is likely: that decides where noise
-    hides what was learnt, and nothing that was released can tell.
-    """
+    hides what was learnt, and nothing that was released can tell."""
     ranges = [ranged(values, chance, _BEYOND) for chance in (believed.chance, believed.even)]
     return Range(
         low=min(part.low for part in ranges),
@@ -216,8 +213,7 @@ def _nodes(mean: Number, deviation: Number) -> tuple[Array, Array]:
 
 def _squares(evidence: "_MarginEvidence") -> Array:
     """E[z²] that are possible, evenly in their logarithms: finely where it was measured well. None
-    is smaller than E[z]², whatever noise says of both.
-    """
+    is smaller than E[z]², whatever noise says of both."""
     (value, deviation), (centre, blur) = evidence.square, evidence.centre
     most = max(value + _FAR * deviation, (abs(centre) + _FAR * blur) ** 2)
     ends = np.log(np.maximum([value - _FAR * deviation, most], 1e-9))
@@ -227,8 +223,7 @@ def _squares(evidence: "_MarginEvidence") -> Array:
 
 def _centres(evidence: "_MarginEvidence", wider: Array) -> tuple[Array, Array]:
     """The same for E[z], which may lie far from the model's own estimate: columns whose means noise
-    hides can add up along the weights. ``wider``: than the model has it, the deviation of z.
-    """
+    hides can add up along the weights. ``wider``: than the model has it, the deviation of z."""
     points, weights, (value, deviation) = [], [], evidence.centre
     for chance, drift in _DRIFTS:
         away, blur = (value - evidence.model_centre) / wider, deviation / wider
@@ -244,8 +239,7 @@ def _centres(evidence: "_MarginEvidence", wider: Array) -> tuple[Array, Array]:
 @dataclass(frozen=True, kw_only=True)
 class _MarginEvidence:
     """What totals say of margins z with E[z²] = 1 under the model's own S: pairs are measured
-    numbers with their deviations.
-    """
+    numbers with their deviations."""
 
     label_product: tuple[float, float]  # E[y z]; the deviation without what `report` adds
     report: float  # variance that labels' own noise adds to E[y z], of E[z²]
@@ -296,8 +290,7 @@ def _margins(weights: Array, s: Array) -> Array:
 
 def _humps(s: Array) -> float:
     """What Gaussian classes lack: rows that are all clipped to one norm leave no long margins, and
-    two humps where columns are few, so that classes with the same moments overlap more.
-    """
+    two humps where columns are few, so that classes with the same moments overlap more."""
     inner, norms = s[:-1, :-1], float(np.trace(s))  # 1 if all rows are as long as they may be
     columns = float(np.trace(inner)) ** 2 / max(float(np.sum(inner * inner)), 1e-300)
     return max(0.0, 2 * norms - 1) * (_FLAT + _HUMP / columns)

@@ -85,8 +85,7 @@ def estimate_moments(
 
 def _with_constant(estimate: Array, noisy: Array, stddev: float, constant: float) -> Array:
     """The same with the constant's square as it is measured and as it is typical, weighted by
-    their precisions; the column is scaled as a whole, so that the matrix stays positive.
-    """
+    their precisions; the column is scaled as a whole, so that the matrix stays positive."""
     typical, current = constant**2, float(estimate[-1, -1])
     trust = 1 / (1 + (stddev / (_ROWS * typical)) ** 2)
     square = max(typical + trust * (noisy[-1, -1] - typical), _FLOOR * min(typical, current))
@@ -128,8 +127,7 @@ def _diagonal(noisy: Array, stddev: float) -> Array:
 
 def _entrywise(noisy: Array, diagonal: Array, stddev: float, intercept: bool) -> Array:
     """Entries beside the diagonal by `_shrink_entries`: means (the constant's row) apart from the
-    rest.
-    """
+    rest."""
     width, roots = len(noisy) - intercept, np.sqrt(diagonal)
     result = np.zeros_like(noisy)
     means = [(np.arange(width), np.full(width, width))] if intercept else []
@@ -199,8 +197,7 @@ _SHARE = 0.6  # of Q's direction, where noise is as large as S
 class Noise:
     """Standard deviations of the noise in totals: ``label`` of every entry of Q, ``square`` of S's
     diagonal (S is symmetric, and ``square``/√2 beside the diagonal). ``coded``: V times the
-    variance that randomised answers leave in S/V (`numerics.coded_rows.variance`).
-    """
+    variance that randomised answers leave in S/V (`numerics.coded_rows.variance`)."""
 
     label: float
     square: float
@@ -228,8 +225,7 @@ class NoisyMoments:
 @dataclass(frozen=True, kw_only=True)
 class SumsModel:
     """What the totals tell: the model, and the beliefs it was made of (in units of rows with norm
-    <= 1, per record).
-    """
+    <= 1, per record)."""
 
     weights: Array  # (C, d): margins are weights @ x
     moments: Array  # (d, d): S/V without its noise
@@ -309,8 +305,7 @@ def _compute_margin_moments(
     direction: Array, linear: Array, q: Array, s: Array, moments: NoisyMoments
 ) -> scale_offset.MarginMoments:
     """What totals tell of margins along directions without the constant column, which is taken for
-    the same in every row.
-    """
+    the same in every row."""
     unit = float(np.sqrt(s[-1, -1]))
     constant = s[:, -1] / unit if moments.intercept else np.zeros(len(s))
     centred, mean = s - np.outer(constant, constant), direction @ constant

@@ -87,8 +87,7 @@ def accuracy_posterior(
 @dataclass(frozen=True, kw_only=True)
 class _ScoreEvidence:
     """Of scores z about their mean over classes, with E|z|² = 1 under the model's own S; pairs are
-    measured numbers with their deviations.
-    """
+    measured numbers with their deviations."""
 
     label_score: tuple[float, float]  # E[z_y]
     square: tuple[float, float]  # E|z|²
@@ -146,8 +145,7 @@ def _judged(moments: NoisyMoments, model: SumsModel, loss: Loss, splits: int) ->
 
 def _apart(believed: Array) -> Array:
     """How the classes lie to each other: as the model believes, or all alike where what it believes
-    is that none scores higher for its own records.
-    """
+    is that none scores higher for its own records."""
     if np.trace(believed) > _HARDLY * np.linalg.norm(believed):
         return believed
     return np.eye(len(believed)) - 1 / len(believed)
@@ -155,8 +153,7 @@ def _apart(believed: Array) -> Array:
 
 def _draw_shares(evidence: _ScoreEvidence) -> list[tuple[Array, Array]]:
     """Shares of classes and centres of scores that are possible: the likeliest, and pairs of others
-    about it.
-    """
+    about it."""
     many, rng = len(evidence.spread), np.random.default_rng(0)
     fresh = rng.normal(size=(_DRAWS // 2, 2, many))
     draws = []

@@ -66,20 +66,17 @@ def halves(
 
 def _resize(draws: Array, square: float) -> Array:
     """Draws with the sum of squares that is expected of them: of few columns, noise that happens
-    to be short would find too little of what a model owes to its own noise.
-    """
+    to be short would find too little of what a model owes to its own noise."""
     return np.asarray(draws * np.sqrt(square / np.sum(draws**2)))
 
 
 def deviation_factor(record: float) -> float:
     """By how much what splits say varies more than noise alone makes it; ``record``: one record's
-    share of what totals tell.
-    """
+    share of what totals tell."""
     return _INFLATION * (1 + _FEW * record)
 
 
 def correlation_prior(correlations: Array) -> Array:
     """How likely each correlation of margins with classes is before anything is told: a model may
-    have learnt nothing, or anything.
-    """
+    have learnt nothing, or anything."""
     return np.asarray(4 * np.exp(-0.5 * (correlations / 0.1) ** 2) + (correlations > 0))

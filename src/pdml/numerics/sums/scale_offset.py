@@ -130,8 +130,7 @@ def _variance(margins: MarginMoments, size: float, room: float) -> float:
 
 def _minimum(moved: Array, target: Array, loss: Loss) -> Array:
     """The p that minimise E[g(moved @ p)] - p·target, for points (m, C, P): Newton's steps, halved
-    until they help.
-    """
+    until they help."""
     many, flat = len(moved), moved.reshape(-1, moved.shape[2])
     square = flat.T @ flat / many
     ridge = _RIDGE * loss.curvature_bound * square

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdml.accounting import LedgerRow
-from pdml.accounting.certainty import limit_epsilon
-from pdml.accounting.explanations import RESTS_ON
+from pdml.accounting.ledger_row import RESTS_ON
+from pdml.accounting.profiles import limit_epsilon
 from pdml.formatting import numbers
 from pdml.pages.charts.line_chart import Chart, Colour, Series, around, from_zero
 from pdml.pages.charts.scatter import Whisker, whisker_figure
