@@ -19,7 +19,7 @@ from pdml.audit.victim import Victim
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.objective_noise import ObjectiveNoise
-from pdml.numerics.admm import kernel, rounding
+from pdml.numerics.admm import kernel, solver
 from pdml.numerics.admm.solver import PrimalSolver
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Node
@@ -191,7 +191,7 @@ def test_a_solver_that_ignores_the_tolerance(monkeypatch, factor):
 
 def test_a_certificate_that_trusts_its_own_arithmetic(monkeypatch):
     """As it once was: a step whose length cancels to 0 counts as none, and H as exact."""
-    real = rounding.limits
+    real = solver.rounding_limits
 
     def limits(*given):
         return real(*given)._replace(slack=0.0, nudge=0.0, per_step=0.0, per_anchor=0.0)
@@ -200,7 +200,7 @@ def test_a_certificate_that_trusts_its_own_arithmetic(monkeypatch):
         parts = step.reshape(-1, len(moment))
         return np.sqrt(max(0.0, np.vdot(parts @ moment, parts)))
 
-    monkeypatch.setattr(rounding, "limits", limits)
+    monkeypatch.setattr(solver, "rounding_limits", limits)
     monkeypatch.setattr(kernel, "spread", spread)
     assert violated("sensitivity") == {"sensitivity: movement", "sensitivity: tolerance"}
 

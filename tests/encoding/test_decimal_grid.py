@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from pdml.encoding.decimal_grid import round_range, round_scale, round_up
+from pdml.encoding.scaling import round_range, round_scale, round_up
 from pdml.errors import InvalidInput
 
 EXACT = Context(prec=2000)

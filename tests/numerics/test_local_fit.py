@@ -5,8 +5,7 @@ import pytest
 from test_fit import exact, population, with_noise
 
 from pdml.numerics.admm.losses import LOGISTIC
-from pdml.numerics.sums.fit import Noise, fit_sums
-from pdml.numerics.sums.local_fit import fit_local_model
+from pdml.numerics.sums.fit import Noise, fit_local_model, fit_sums
 
 STILL = Noise(label=0.0, square=0.0)
 

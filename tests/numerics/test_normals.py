@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdml.numerics.sums.normals import normals, root_of
+from pdml.numerics.sums.posterior import normals, root_of
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])

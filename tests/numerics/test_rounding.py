@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.numerics.admm import kernel, rounding, rows, solver
+from pdml.numerics.admm import kernel, rows, solver
 from pdml.numerics.admm.kernel import UNIT
 from pdml.numerics.admm.losses import BINARY, LOGISTIC, SOFTMAX
 from pdml.numerics.admm.solver import PrimalSolver
@@ -55,7 +55,7 @@ def slopes_and_curvatures(name, compiled):
 def test_slopes_and_curvatures_are_as_good_as_the_theorem_needs(name, compiled):
     """Beyond 1e100, where a square may overflow, it does not count on them: u·|z| is above all."""
     loss, usual = BINARY[name], np.abs(MARGINS) < 1e100
-    of_slopes, of_curvatures = rounding.evaluation(1)
+    of_slopes, of_curvatures = solver.evaluation_errors(1)
     slopes, curvatures = slopes_and_curvatures(name, compiled)
     for z, slope, curvature in zip(MARGINS[usual], slopes[usual], curvatures[usual], strict=True):
         score = exact.decimals([z])
@@ -80,7 +80,7 @@ def test_the_square_loss_is_exact_given_its_margins(compiled):
 def test_softmax_is_as_good_as_the_theorem_needs(codes, seed, size):
     """And absolute values, which sums are bounded by, keep the norm of its curvature in bounds."""
     z = np.random.default_rng(seed).normal(size=(1, codes)) * 10**size
-    of_slopes, of_curvatures = rounding.evaluation(codes)
+    of_slopes, of_curvatures = solver.evaluation_errors(codes)
     true, bent = (f("softmax", exact.decimals(z[0])) for f in (exact.slopes, exact.curvatures))
     flat = [value for line in bent for value in line]
     assert exact.apart(SOFTMAX.slope(z), true) <= of_slopes * UNIT
@@ -158,7 +158,7 @@ def test_the_spread_of_cancelling_columns_is_not_zero():
     x = np.array([[0.5, 0.5 + 2.0**-28], [0.5, 0.5 - 2.0**-28]])
     moment, step = np.full((2, 2), 0.25), np.array([1e6, -1e6])  # S, rounded
     assert step @ moment @ step == 0
-    slack = rounding.limits(x, LOGISTIC, 0.1, 1).slack
+    slack = solver.rounding_limits(x, LOGISTIC, 0.1, 1).slack
     assert kernel.spread(moment, step, np.empty(2), slack) >= exact.spread(x, step[None]) > 3e-3
 
 
@@ -167,7 +167,7 @@ def test_the_kernel_sums_margins_in_the_s_norm():
     x = np.random.default_rng(0).normal(size=(50, 4))
     p = np.arange(8.0)
     expected = np.sqrt((np.square(x @ p.reshape(2, 4).T)).sum() / 50)
-    slack = rounding.limits(x, LOGISTIC, 0.1, 2).slack
+    slack = solver.rounding_limits(x, LOGISTIC, 0.1, 2).slack
     found = kernel.spread(x.T @ x / 50, p, np.empty(8), slack)
     assert expected < found == pytest.approx(expected, rel=1e-12)
 
@@ -180,15 +180,18 @@ def test_nothing_that_is_not_finite_becomes_a_length(bad):
 
 
 def test_limits_of_more_records_than_was_proved_are_infinite():
-    with patch.object(rounding, "LARGEST", 10):
-        limits = rounding.limits(np.ones((8, 2)), LOGISTIC, 0.1, 1)
+    with patch.object(solver, "MOST_ROUNDINGS", 10):
+        limits = solver.rounding_limits(np.ones((8, 2)), LOGISTIC, 0.1, 1)
     assert all(value == inf for value in limits)
 
 
 @given(hostile_rows(), st.sampled_from(list(BINARY.values())))
 def test_limits_follow_the_units_of_the_features(x, loss):
     """Features 4 times as large, μ 16 times: each limit scales as what it bounds."""
-    one, two = rounding.limits(x, loss, 0.01, 1), rounding.limits(4 * x, loss, 0.16, 1)
+    one, two = (
+        solver.rounding_limits(x, loss, 0.01, 1),
+        solver.rounding_limits(4 * x, loss, 0.16, 1),
+    )
     powers = kernel.Limits(bend=1, fixed=1, per_point=2, per_step=2, per_anchor=3, slack=2, nudge=1)
     for name in kernel.Limits._fields:
         expected = getattr(one, name) * 4.0 ** getattr(powers, name)

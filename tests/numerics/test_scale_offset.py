@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
-from pdml.numerics.sums import scale_offset
+from pdml.numerics.sums import posterior
 
 AT, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -20,7 +20,7 @@ def told(scale, offset, mean, deviation, *, doubt=0.0):
     z = mean + deviation * AT
     y = 2 * expit(scale * z + offset) - 1
     share = WEIGHTS @ y
-    return scale_offset.MarginMoments(
+    return posterior.MarginMoments(
         mean=np.array([mean]),
         covariance=np.array([[deviation**2]]),
         noisy=deviation**2,
@@ -45,7 +45,7 @@ def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
     """Equal up to the ridge and 512 points, where they are not cut to a root mean square of 3."""
     scale, offset, mean, deviation = case
     assume(np.hypot(scale * mean + offset, scale * deviation) < 2.9)
-    found, constant = scale_offset.fit_scale_and_offset(told(*case), LOGISTIC)
+    found, constant = posterior.fit_scale_and_offset(told(*case), LOGISTIC)
     assert found == pytest.approx(scale, abs=0.02)
     assert constant[0] == pytest.approx(offset, abs=0.02)
 
@@ -56,8 +56,8 @@ def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own
     """Whatever constant the direction has."""
     known = replace(told(*case, doubt=20.0), constant=np.array([own]))
     assume(abs(known.classes[0]) > 0.1)  # else they might be equal
-    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
-    wide = scale_offset._points(known, 0.25 - known.classes[0] ** 2)
+    found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
+    wide = posterior._points(known, 0.25 - known.classes[0] ** 2)
     assert np.mean(expit(found * wide + constant) - 0.5) == pytest.approx(
         known.classes[0], abs=0.02
     )
@@ -67,7 +67,7 @@ def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own
 @given(cases, st.floats(0, 10), st.floats(0.01, 20), st.floats(1e-3, 3))
 def test_margins_are_never_steeper_than_three(case, doubt, noisy, blur):
     known = replace(told(*case, doubt=doubt), noisy=noisy, blur=blur)
-    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
+    found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     mean, deviation = case[2], case[3]
     assert found >= 0
     # by S without its noise, of which margins are a twelfth as wide at least
@@ -79,7 +79,7 @@ def test_margins_are_never_steeper_than_three(case, doubt, noisy, blur):
 def test_wider_margins_make_the_scale_smaller(case):
     known = told(*case, doubt=0.05)
     found = [
-        scale_offset.fit_scale_and_offset(replace(known, noisy=v), LOGISTIC)[0]
+        posterior.fit_scale_and_offset(replace(known, noisy=v), LOGISTIC)[0]
         for v in (0.3, 1.0, 3.0)
     ]
     assert found[0] >= found[1] >= found[2]
@@ -87,7 +87,7 @@ def test_wider_margins_make_the_scale_smaller(case):
 
 def test_labels_that_say_nothing_give_the_share_of_classes_alone():
     known = replace(told(1.0, 1.0, 0.0, 1.0, doubt=100.0), shared=0.0)
-    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
+    found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     assert found == pytest.approx(0.0, abs=1e-4)
     share = 2 * known.classes[0]
     assert constant[0] == pytest.approx(np.log((1 + share) / (1 - share)), rel=0.02)
@@ -96,14 +96,14 @@ def test_labels_that_say_nothing_give_the_share_of_classes_alone():
 def test_blurred_shares_are_taken_for_equal_ones():
     """Then the constant is the direction's own."""
     known = replace(told(1.0, 0.3, 0.0, 1.0, doubt=100.0), blur=1.0)
-    found, constant = scale_offset.fit_scale_and_offset(known, LOGISTIC)
+    found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     assert constant[0] == pytest.approx(0.3 * found, rel=0.05)
 
 
 def test_shares_of_three_classes_without_any_signal():
     shares = np.array([0.6, 0.3, 0.1])
     nothing = np.zeros(3)
-    known = scale_offset.MarginMoments(
+    known = posterior.MarginMoments(
         mean=nothing,
         covariance=np.eye(3),
         noisy=3.0,
@@ -115,5 +115,5 @@ def test_shares_of_three_classes_without_any_signal():
         believed=nothing,
         offset=True,
     )
-    _, constants = scale_offset.fit_scale_and_offset(known, SOFTMAX)
+    _, constants = posterior.fit_scale_and_offset(known, SOFTMAX)
     np.testing.assert_allclose(np.exp(constants) / np.exp(constants).sum(), shares, atol=0.01)

@@ -12,8 +12,8 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise, fit_moments, fit_sums, moments_of, normalise_totals
+from pdml.numerics.sums.noise_split import deviations
 from pdml.numerics.sums.posterior import Moments, gain, posterior
-from pdml.numerics.sums.sums_intervals import deviations
 
 EPSILON, RECORDS, SIGNAL, WIDTH = 1.0, 1200, 3, 9
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from example_study import STUDY, TEXT
 
-from pdml.encoding.clipping_forecast import forecast_clipping
+from pdml.encoding.declarations import forecast_clipping
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Bins, Fourier, Products, Squares
 from pdml.encoding.scaling import CONSTANT, SIZE

@@ -14,7 +14,7 @@ from pdml.mechanisms import integer_gaussian, masks
 from pdml.mechanisms.randomness import source_named
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.numerics.sums.local_fit import fit_local_model
+from pdml.numerics.sums.fit import fit_local_model
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.engines import local_engine

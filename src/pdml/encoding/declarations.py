@@ -1,19 +1,23 @@
-"""Declarations for a table's columns: what is declared, and what would have to be taken from the
-data.
+"""Declarations for a table's columns: what is declared, what would have to be taken from the data,
+and how often rows will be clipped.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from pdml.encoding.encoder import Attribute, Encoder, Number
 from pdml.encoding.maps import FeatureMap
+from pdml.encoding.scaling import MARGIN
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
 from pdml.formats import decode
 from pdml.tables import Table, quote_names
+
+_PEOPLE = 4_000  # simulated: shares are shown to a whole percent
 
 
 def by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:
@@ -108,3 +112,32 @@ def read_encoder(path: Path) -> Encoder:
         return Encoder.from_dict(content)
     except InvalidInput as error:
         raise InvalidInput(f"in {path}, {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippingForecast:
+    """What is to be expected of rows, if people are as declared."""
+
+    share: float  # Of rows that are clipped
+    factor: float  # To which part of its length half of those are clipped, or more; 1 where none is
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def forecast_clipping(encoder: Encoder) -> ClippingForecast:
+    """How often rows will be clipped, if people are as declared."""
+    source = np.random.default_rng(0)
+    columns: list[np.ndarray] = []
+    for attribute in encoder.attributes:
+        if isinstance(attribute, Number):
+            drawn = source.normal(*attribute.scale, _PEOPLE)
+            values = np.clip(drawn, attribute.low, attribute.high)
+            columns.append(np.round(values) if attribute.whole else values)
+        else:
+            columns.append(source.integers(len(attribute.levels), size=_PEOPLE))
+    lengths = encoder.lengths(columns)
+    long = lengths > MARGIN
+    factor = float(np.median(MARGIN / lengths[long])) if long.any() else 1.0
+    return ClippingForecast(share=float(np.mean(long)), factor=factor)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.encoding import attributes as declared
-from pdml.encoding import decimal_grid, scaling
 from pdml.encoding import maps as mapped
+from pdml.encoding import scaling
 from pdml.encoding.attributes import Attribute, Category, Menu, Number
 from pdml.errors import DataError, InvalidInput, MissingValueError
 from pdml.numerics import coded_rows
@@ -363,7 +363,7 @@ class Encoder:
 
         The leak: the minimum and the maximum of each column, its median and
         standard deviation, and the set of its levels, are functions of people's records. Numbers
-        are rounded to two digits of their width or deviation (`pdml.encoding.decimal_grid`); levels
+        are rounded to two digits of their width or deviation (`pdml.encoding.scaling`); levels
         stand as they are. All this is stored in the model and no noise protects it: how old the
         oldest is, and that somebody has a rare diagnosis, can be seen. Declare it beforehand
         wherever privacy is promised.
@@ -422,11 +422,11 @@ def _number_in(table: Table, name: str, spellings: Sequence[str] | None) -> Numb
     cells = table.numeric(name, absent=absent)
     values = cells[~np.isnan(cells)]
     ends = float(values.min()), float(values.max())
-    low, high = decimal_grid.round_range(*ends)
+    low, high = scaling.round_range(*ends)
     options: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
     if ends[0] < ends[1]:  # the middle of its range is typical of a constant column
         median, deviation = float(np.median(values)), float(np.std(values))
-        typical, spread = decimal_grid.round_scale(median, deviation, *ends)
+        typical, spread = scaling.round_scale(median, deviation, *ends)
         options |= {"typical": typical, "spread": spread}
     return Number(name=name, low=low, high=high, **options)
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from pdml import _validate
 from pdml._types import Array, Matrix
-from pdml.encoding import decimal_grid, maps, scaling
+from pdml.encoding import maps, scaling
 from pdml.encoding.attributes import Attribute, Category, Number
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline, unnamed
@@ -308,7 +308,7 @@ class Encoding:
         low, high = _ends(x)
         if sp.issparse(x):  # 0 is the least of a column of zeros, too: another would fill them in
             high = np.where(high > low, high, 1.0)
-        found = [decimal_grid.round_range(*ends) for ends in zip(low, high, strict=True)]
+        found = [scaling.round_range(*ends) for ends in zip(low, high, strict=True)]
         return np.array(found, dtype=float).reshape(-1, 2)
 
     def _scales(
@@ -457,9 +457,9 @@ def _measure_scales(x: Matrix) -> Array:
     """Median and deviation of what each column holds, rounded; about 0 of a sparse X."""
     if sp.issparse(x):
         squares = np.asarray((x.multiply(x)).mean(axis=0)).ravel()
-        scales = [(0.0, decimal_grid.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
+        scales = [(0.0, scaling.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
     else:
         middle, deviation = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
         columns = zip(middle, deviation, *_ends(x), strict=True)
-        scales = [decimal_grid.round_scale(*column) for column in columns]
+        scales = [scaling.round_scale(*column) for column in columns]
     return np.array(scales, dtype=float).reshape(-1, 2)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pdml.accounting import randomized_attributes
 from pdml.encoding.attributes import NO_ANSWER, Category
-from pdml.encoding.clipping_forecast import forecast_clipping
+from pdml.encoding.declarations import forecast_clipping
 from pdml.encoding.encoder import Attribute, Number
 from pdml.encoding.maps import Bins, FeatureMap, Fourier, Products, Squares
 from pdml.errors import BudgetExceeded, StudyError

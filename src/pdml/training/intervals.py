@@ -14,7 +14,7 @@ from pdml._threads import single_thread
 from pdml._types import Array
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.model.history import noise_level
-from pdml.numerics.sums.sums_intervals import deviations
+from pdml.numerics.sums.noise_split import deviations
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_fit

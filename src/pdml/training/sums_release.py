@@ -17,7 +17,7 @@ from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.integer_gaussian import LIMIT, Units
 from pdml.mechanisms.randomness import SUMS, Source
 from pdml.numerics.sums import statistics
-from pdml.numerics.sums.local_fit import fit_local_model
+from pdml.numerics.sums.fit import fit_local_model
 from pdml.numerics.sums.statistics import Sums
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan

@@ -69,8 +69,8 @@ class State(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The certificate's constants, all but the first for rounding; made by
-    `numerics.admm.rounding`."""
+    """The certificate's constants, all but the first for rounding
+    (`numerics.admm.solver.rounding_limits`)."""
 
     bend: float  # c₃·B
     fixed: float  # of a data gradient, wherever it is taken

@@ -13,6 +13,7 @@ search is a root of a monotone function: on a strongly convex problem it descend
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import inf, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -21,12 +22,14 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import NotCertified
-from pdml.numerics.admm import kernel, rounding, rows
+from pdml.numerics.admm import kernel, rows
+from pdml.numerics.admm.kernel import SAFE, TINY, UNIT, Limits
 from pdml.numerics.admm.losses import Loss
 
 ServerMap = Callable[..., list[Any]]
 
 WIDEST = 1500  # unknowns for which a dense Hessian is kept; beyond, conjugate gradients
+MOST_ROUNDINGS = 2**29  # in a row, whose products with one another vanish in `kernel.SAFE`
 COMPILE_FROM = 50_000_000  # stored values x rounds from which numba's start-up pays for itself
 
 
@@ -54,7 +57,7 @@ class PrimalSolver:
         self.matrix, self.loss, self.ridge = matrix, loss, ridge
         self.codes, self.width = codes, matrix.shape[1]
         self.size = codes * self.width
-        self.limits = rounding.limits(matrix, loss, ridge, codes)
+        self.limits = rounding_limits(matrix, loss, ridge, codes)
         self._compiled = compiled_entries(loss, codes, self.width) if use_numba else None
         if self._compiled is None:
             self.matrix = matrix if matrix.dtype == np.float64 else matrix.astype(np.float64)
@@ -387,3 +390,44 @@ def _patience(matrix: Matrix, size: int, compiled: bool) -> int:
     if not compiled:
         pass_cost += 60_000.0  # what the interpreter spends around a pass
     return int(np.clip(5 * (gram + inverse) / max(pass_cost, 1.0), 12, 400))
+
+
+def rounding_limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Limits:
+    """The constants by which `kernel.advance` certifies: of the theorem in docs/proofs/solver.md.
+
+    Each counts roundings along the longest way through a computation, whatever the order of its
+    sums, so that BLAS, SciPy, NumPy's pairwise sums and the compiled loops are covered alike.
+    """
+    m, d = matrix.shape
+    size = codes * d
+    if m + 2 * size > MOST_ROUNDINGS:
+        return Limits(inf, inf, inf, inf, inf, inf, inf)
+    lengths = rows.norms(matrix)
+    longest = float(lengths.max(initial=0.0))  # B
+    square = float(np.square(lengths).sum()) / max(m, 1)  # T, the mean of |x|²
+    bent = loss.curvature_bound * square  # at least the norm of |∇²G|
+    slopes, curvatures = evaluation_errors(codes)
+    per_point = (d + 2) * bent + 5 * ridge
+    if loss.slope_bound < inf:
+        fixed = (m + 8 + slopes) * loss.slope_bound * sqrt(square)
+    else:  # the square loss: slopes grow with the margins, and are exact given them
+        fixed, per_point = 0.0, per_point + (m + 8) * bent
+    return Limits(
+        bend=SAFE * loss.third_bound * longest,
+        fixed=SAFE * UNIT * fixed + TINY,
+        per_point=SAFE * UNIT * per_point,
+        per_step=SAFE * UNIT * ((m + size + 12 + curvatures) * bent + 5 * ridge),
+        per_anchor=SAFE * UNIT * d * loss.third_bound * longest * square,
+        slack=SAFE * UNIT * (m + 2 * d + codes + 16) * square + TINY**2,
+        nudge=SAFE * UNIT * sqrt(square),
+    )
+
+
+def evaluation_errors(codes: int) -> tuple[int, int]:
+    """How well slopes and curvatures are computed, given the margins.
+
+    Guarantees
+    ----------
+    They hold where the libraries' exp, tanh and power are right to four units in the last place.
+    """
+    return 32 + 2 * codes, 128 + 12 * codes

@@ -42,8 +42,12 @@ from pdml._types import Array
 from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import Loss
-from pdml.numerics.sums import scale_offset
-from pdml.numerics.sums.posterior import Moments, posterior
+from pdml.numerics.sums.posterior import (
+    MarginMoments,
+    Moments,
+    fit_scale_and_offset,
+    posterior,
+)
 from pdml.numerics.sums.statistics import Sums
 
 _TYPICAL, _SPREAD = 0.8, 0.3  # of the trace: rows are clipped to norm 1, few stay much shorter
@@ -292,7 +296,7 @@ def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
     doubt = min(1.0, radius(len(s), moments.square) / float(label_moments.values[-1]))
     share = _share(linear, q, s, moments.intercept) * _SHARE * doubt
     direction = without_constant(linear + share * q, moments.intercept)
-    scale, offsets = scale_offset.fit_scale_and_offset(
+    scale, offsets = fit_scale_and_offset(
         _compute_margin_moments(direction, linear, q, s, moments), loss
     )
     weights = scale * direction
@@ -303,14 +307,14 @@ def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
 
 def _compute_margin_moments(
     direction: Array, linear: Array, q: Array, s: Array, moments: NoisyMoments
-) -> scale_offset.MarginMoments:
+) -> MarginMoments:
     """What totals tell of margins along directions without the constant column, which is taken for
     the same in every row."""
     unit = float(np.sqrt(s[-1, -1]))
     constant = s[:, -1] / unit if moments.intercept else np.zeros(len(s))
     centred, mean = s - np.outer(constant, constant), direction @ constant
     offsets = linear[:, -1] * unit if moments.intercept else np.zeros(len(linear))
-    return scale_offset.MarginMoments(
+    return MarginMoments(
         mean=mean,
         covariance=direction @ centred @ direction.T,
         noisy=float(np.sum((direction @ moments.s) * direction) - mean @ mean),
@@ -366,3 +370,47 @@ def without_constant(rows: Array, intercept: bool) -> Array:
     """Rows with zeros in the constant column, if there is one."""
     columns = np.arange(rows.shape[-1]) < rows.shape[-1] - intercept
     return np.asarray(rows * columns)
+
+
+def fit_local_model(
+    local: Sums,
+    others: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    constant: float = 0.0,
+) -> SumsModel:
+    """The model of a server that keeps its own sums exact.
+
+    Guarantees
+    ----------
+    - As the others' noise grows, the result tends to the model from ``local`` alone.
+    """
+    exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for randomised answers
+    local_moments = normalise_totals(local, exact, loss=loss, norm_bound=norm_bound)
+    theirs = normalise_totals(others, noise, loss=loss, norm_bound=norm_bound)
+    features = np.diag(local_moments.s)[: local.width - intercept]
+    typical = float(features.mean()) if features.size else 1.0  # of x_i x_k
+    label = _weight_of_theirs(
+        local_moments.report * typical, theirs.report * typical + theirs.label**2
+    )
+    here, there = typical**2 + noise.coded / 2, theirs.square**2 / 2
+    square = _weight_of_theirs(here / local.size, typical**2 / others.size + there)
+    both = NoisyMoments(
+        q=(1 - label) * local_moments.q + label * theirs.q,
+        s=(1 - square) * local_moments.s + square * theirs.s,
+        label=label * theirs.label,
+        square=hypot((1 - square) * local_moments.square, square * theirs.square),
+        report=(1 - label) ** 2 * local_moments.report + label**2 * theirs.report,
+        intercept=intercept,
+        constant=constant,
+    )
+    model = fit_moments(both, loss)
+    return replace(model, weights=model.weights / norm_bound)
+
+
+def _weight_of_theirs(local: float, theirs: float) -> float:
+    """The weight of theirs in the mean with the least variance."""
+    return local / (local + theirs) if local + theirs else 0.5

@@ -30,7 +30,7 @@ from pdml.numerics.sums.noise_split import (
     halves,
     noise_of_q,
 )
-from pdml.numerics.sums.normals import normals, root_of
+from pdml.numerics.sums.posterior import normals, root_of
 
 MOST = 50  # classes: what there is to compute grows with their cube
 # What Gaussian classes, placed as the model believes, leave out (docs/evaluation/forecasts.md).

@@ -2,6 +2,18 @@
 than it is. But Gaussian noise of known size can be *split*: with fresh noise e of the same law,
 totals + a·e and totals - e/a are independent. Models from the first are judged by the second,
 without bias.
+
+**Deviations of weights.** How far noise moves each weight of the model from totals, told by the same totals: no record is
+read, nothing more is released (docs/guide/evaluate.md).
+
+The law of what was added is known, so that
+
+- in Q, the noise of the exchange and of the reports, it goes through the map that the model is
+  once priors and scale are settled: w = k(G + r)q, Var w = k²(G + r)N(G + r)ᵀ, in closed form. To
+  let fresh noise settle them anew would not do: where they have all but given the signal up, fresh
+  noise would find them so too, and its spread would be as small as the weights;
+- in S, it decides how columns are told apart. The totals are moved a step along fresh noise e and
+  a step back, and the model made anew at both ends.
 """
 
 from collections.abc import Iterator
@@ -11,7 +23,14 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.numerics.admm.losses import Loss
-from pdml.numerics.sums.fit import NoisyMoments, SumsModel, fit_moments
+from pdml.numerics.sums.fit import (
+    NoisyMoments,
+    SumsModel,
+    fit_moments,
+    moments_of,
+    without_constant,
+)
+from pdml.numerics.sums.posterior import gain
 
 SPLITS = 6  # pairs that are averaged
 VISIBLE_DEVIATIONS = 2.0  # deviations of noise from which the constant column can be seen
@@ -21,6 +40,7 @@ _INFLATION = 1.1  # of the deviations: a split's model is not quite the released
 _FEW = 15.0  # and more so with few records: by this many records' share
 VARIANCE, SPREAD = 1.25, 0.4  # of margins, relative to the estimate that the model relied on
 CENTRE = 0.2  # mean of margins, about the model's own estimate
+_STEP, _PAIRS = 0.5, 8  # of `deviations`
 ANY = 0.6  # the same, where the constant column cannot be seen
 
 
@@ -80,3 +100,39 @@ def correlation_prior(correlations: Array) -> Array:
     """How likely each correlation of margins with classes is before anything is told: a model may
     have learnt nothing, or anything."""
     return np.asarray(4 * np.exp(-0.5 * (correlations / 0.1) ** 2) + (correlations > 0))
+
+
+def deviations(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
+    """The standard deviation that noise gives every weight of a model.
+
+    Guarantees
+    ----------
+    - A function of its arguments alone: the fresh noise is always the same.
+    """
+    return np.asarray(np.sqrt(_of_labels(moments, model, loss) + _of_squares(moments, loss)))
+
+
+def _of_labels(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
+    """Variances by noise in Q."""
+    codes, width = moments.q.shape
+    maps = gain(moments_of(moments, model.moments, loss))
+    maps = maps + model.share * without_constant(np.eye(width), moments.intercept)
+    noise = moments.label**2 * np.eye(width) + moments.report * model.moments
+    centred = 1.0 if codes == 1 else 1 - 1 / codes
+    return np.asarray(
+        centred * model.scale**2 * np.einsum("cij,jk,cik->ci", maps, noise, maps, optimize=True)
+    )
+
+
+def _of_squares(moments: NoisyMoments, loss: Loss) -> Array:
+    """Variances by noise in S."""
+    rng, variances = np.random.default_rng(0), np.zeros_like(moments.q)
+    for _ in range(_PAIRS if moments.square else 0):
+        fresh = rng.normal(size=moments.s.shape)
+        fresh = _STEP * moments.square * (fresh + fresh.T) / 2
+        ends = (
+            fit_moments(replace(moments, s=moments.s + side * fresh), loss).weights
+            for side in (1, -1)
+        )
+        variances += (np.subtract(*ends) / (2 * _STEP)) ** 2
+    return variances / _PAIRS
