@@ -382,7 +382,10 @@ def fit_local_model(
     intercept: bool = True,
     constant: float = 0.0,
 ) -> SumsModel:
-    """The model of a server that keeps its own sums exact.
+    """The local model of a server: its own exact sums together with the others' noisy ones.
+
+    Both are unbiased measurements of the same moments, each weighted by its precision, Q and S
+    apart. Nothing is released by using it inside.
 
     Guarantees
     ----------
@@ -393,11 +396,9 @@ def fit_local_model(
     theirs = normalise_totals(others, noise, loss=loss, norm_bound=norm_bound)
     features = np.diag(local_moments.s)[: local.width - intercept]
     typical = float(features.mean()) if features.size else 1.0  # of x_i x_k
-    label = _weight_of_theirs(
-        local_moments.report * typical, theirs.report * typical + theirs.label**2
-    )
+    label = _their_weight(local_moments.report * typical, theirs.report * typical + theirs.label**2)
     here, there = typical**2 + noise.coded / 2, theirs.square**2 / 2
-    square = _weight_of_theirs(here / local.size, typical**2 / others.size + there)
+    square = _their_weight(here / local.size, typical**2 / others.size + there)
     both = NoisyMoments(
         q=(1 - label) * local_moments.q + label * theirs.q,
         s=(1 - square) * local_moments.s + square * theirs.s,
@@ -411,6 +412,6 @@ def fit_local_model(
     return replace(model, weights=model.weights / norm_bound)
 
 
-def _weight_of_theirs(local: float, theirs: float) -> float:
+def _their_weight(local: float, theirs: float) -> float:
     """The weight of theirs in the mean with the least variance."""
     return local / (local + theirs) if local + theirs else 0.5

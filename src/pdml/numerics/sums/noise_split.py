@@ -3,10 +3,8 @@ than it is. But Gaussian noise of known size can be *split*: with fresh noise e 
 totals + a·e and totals - e/a are independent. Models from the first are judged by the second,
 without bias.
 
-**Deviations of weights.** How far noise moves each weight of the model from totals, told by the same totals: no record is
-read, nothing more is released (docs/guide/evaluate.md).
-
-The law of what was added is known, so that
+**Deviations of weights.** How far noise moves each weight of the model, by the same totals
+(docs/guide/evaluate.md). The law of what was added is known, so that
 
 - in Q, the noise of the exchange and of the reports, it goes through the map that the model is
   once priors and scale are settled: w = k(G + r)q, Var w = k²(G + r)N(G + r)ᵀ, in closed form. To

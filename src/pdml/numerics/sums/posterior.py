@@ -15,17 +15,17 @@ Where j = 0 wins, few columns may matter: the weights become Student-t by a few 
 All matrices but the intercept's are functions of S: in its eigenvectors they are diagonal, and the
 intercept is one more direction (Sherman and Morrison).
 
-**Scale and offset.** A direction says which records are alike, not how far their margins spread nor where one class
-begins. That follows from mean and variance of the margins, their covariance with the labels and
-the share of each class. Totals tell all but one of these well. The variance they do not: where
-noise hides S, the direction lies where S *looks* small, and margins are several times as wide as S
-says. So it is asked of S with its noise as well, and of the labels: a large covariance with them
-needs a large variance.
+**Scale and offset.** A direction says which records are alike, not how far their margins spread nor
+where one class begins. That follows from mean and variance of the margins, their covariance with
+the labels and the share of each class. Totals tell all but the variance well: where noise hides S,
+the direction lies where S *looks* small, and margins are several times as wide as S says. So it is
+asked of S with its noise as well, and of the labels: a large covariance with them needs a large
+variance.
 
-The direction has a constant of its own, by least squares. It is a good one where the variance is
-known or classes are equally large. Where they are not and the variance is hidden, it is far too
-small for margins that are far wider, and the model is right less often than whoever always says
-the larger class: there the shares of the classes set the offset, as far as they can be seen.
+The direction's own constant, by least squares, is a good one where the variance is known or classes
+are equally large. Elsewhere it is far too small for margins that are far wider, and the model is
+right less often than the majority-class baseline: there the shares of the classes set the offset,
+as far as they can be seen.
 """
 
 from dataclasses import dataclass
