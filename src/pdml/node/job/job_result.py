@@ -401,7 +401,7 @@ def _dataset_flaws(sender: Statement, releases: NeighbourReleases, receiver: str
     resumed after others states these, too.
     """
     earlier = releases.earlier_releases
-    if (releases.dataset, earlier) != (sender.dataset, sender.earlier_releases):
+    if releases.dataset != sender.dataset or earlier > sender.earlier_releases:
         name = sender.server
         claim = f"{name} states a data set with {sender.earlier_releases} releases before this job"
         sentence = f"{claim}, but {receiver} says it was told of {earlier}, or of another data set"
