@@ -16,8 +16,8 @@ import pytest
 from running import PDML, run
 
 from pdml import Encoding, PDMLClassifier, TrainingPlan, load_model
+from pdml.cli.commands.train import train_table
 from pdml.cli.commands.train_study import train_study
-from pdml.cli.commands.train_table import train_table
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.pipeline import Pipeline
 from pdml.simulation.simulation import SimulationSettings, simulate

@@ -4,24 +4,18 @@ from typing import Annotated
 
 import typer
 
+from pdml.cli.commands.assurance import privacy, statement, verify
+from pdml.cli.commands.bound import bound
 from pdml.cli.commands.collect import collect
 from pdml.cli.commands.contribute import contribute
 from pdml.cli.commands.demo import demo
-from pdml.cli.commands.evaluate import evaluate
-from pdml.cli.commands.export import export
+from pdml.cli.commands.models import evaluate, export, predict
 from pdml.cli.commands.node import node
 from pdml.cli.commands.plan import plan
-from pdml.cli.commands.predict import predict
-from pdml.cli.commands.privacy import privacy
 from pdml.cli.commands.relay import relay
-from pdml.cli.commands.researcher.audit import audit
-from pdml.cli.commands.researcher.bound import bound
-from pdml.cli.commands.researcher.data import data
-from pdml.cli.commands.researcher.reproduce import reproduce
-from pdml.cli.commands.statement import statement
+from pdml.cli.commands.research import audit, data, reproduce
 from pdml.cli.commands.study import study
 from pdml.cli.commands.train import train
-from pdml.cli.commands.verify import verify
 from pdml.cli.options import flag, option
 
 app = typer.Typer(

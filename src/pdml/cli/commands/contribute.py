@@ -14,7 +14,7 @@ from pdml.cli.render import console
 from pdml.errors import InvalidInput, NotDelivered
 
 if TYPE_CHECKING:
-    from pdml.cli.contribute_dialogue import PresetAnswers
+    from pdml.cli.dialogue import PresetAnswers
     from pdml.device.client import Contribution, Preview
     from pdml.device.simulated_participants import SubmittedTable
     from pdml.study.translations import Texts
@@ -108,7 +108,7 @@ def answer_study(
     agree: Annotated[bool, flag("--agree", _AGREE)] = False,
     language: Annotated[str, option(_LANGUAGE, "CODE")] = "",
     receipt: Annotated[Path | None, option("Where to save the receipt.", "FILE")] = None,
-    yes: Annotated[bool, flag("--yes", "Send without asking.")] = False,
+    yes: Annotated[bool, flag("--yes", "Send without dialogue.")] = False,
     csv: Annotated[Path | None, option(_TABLE, "FILE")] = None,
     label_column: Annotated[str, option("With --csv: the true answers.", "COLUMN")] = "",
     epsilon_column: Annotated[str, option("With --csv: each person's epsilon.", "COLUMN")] = "",
@@ -136,7 +136,7 @@ def answer_study(
           --csv people.csv --label-column diagnosis
     """
     arguments = locals()
-    from pdml.cli import contribute_dialogue
+    from pdml.cli import dialogue
     from pdml.device.client import Contribution
     from pdml.device.delivery import Delivery, address_of
     from pdml.device.memo import Memory, default_folder
@@ -167,7 +167,7 @@ def answer_study(
         raise InvalidInput("--json needs --yes: there is nobody to ask")
     if receipt is not None:
         outputs.check([receipt], force=False)
-    preset = contribute_dialogue.read_preset(
+    preset = dialogue.read_preset(
         definition,
         answers,
         answer or [],
@@ -279,7 +279,7 @@ def _prepare_report(
     contribution: "Contribution", preset: "PresetAnswers", *, as_json: bool
 ) -> "Preview":
     """What has left before, as it is; else a new report, if the service would take one."""
-    from pdml.cli import contribute_dialogue as asking
+    from pdml.cli import dialogue
 
     def tell(sentence: str) -> None:
         if not as_json:
@@ -290,19 +290,19 @@ def _prepare_report(
         tell("A report of this record has left before. The same one is sent again.")
         return contribution.prepare({})
     contribution.require_admission()
-    agreed = asking.ask_consent(study, preset)
+    agreed = dialogue.ask_consent(study, preset)
     if study.consent is not None and not agreed:
         raise NotDelivered("Nothing was asked, and nothing was sent.")
-    epsilons = preset.epsilons if memo is not None else asking.ask_epsilons(study, preset)
-    answers = asking.complete_answers(study, preset, skip_sensitive=memo is not None)
+    epsilons = preset.epsilons if memo is not None else dialogue.ask_epsilons(study, preset)
+    answers = dialogue.complete_answers(study, preset, skip_sensitive=memo is not None)
     if memo is not None:
         class_name = preset.texts.classes[memo.label]
         decision = f"epsilon {memo.epsilon / 1e6:g}, and {class_name!r} is reported"
         tell(f"This record was randomised before: {decision}.")
         tell("The secret question is not asked again.")
         return contribution.prepare(answers, agreed=agreed)
-    micro_epsilon = asking.ask_epsilon(study, preset)
-    true = asking.ask_label(preset)
+    micro_epsilon = dialogue.ask_epsilon(study, preset)
+    true = dialogue.ask_label(preset)
     return contribution.prepare(answers, true, micro_epsilon, epsilons=epsilons, agreed=agreed)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdml.cli import outputs, study_dialogue
+from pdml.cli import dialogue, outputs
+from pdml.cli.dialogue import split
 from pdml.cli.options import Force, Json, StudyFile, argument, flag, group, option
 from pdml.cli.render import console
-from pdml.cli.study_dialogue import split
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -251,12 +251,10 @@ def new(
             "describe a table: give it with --from-csv FILE"
         )
     else:
-        answers = {
-            name: answers.get(name) or ask() for name, ask in study_dialogue.QUESTIONS.items()
-        }
+        answers = {name: answers.get(name) or ask() for name, ask in dialogue.QUESTIONS.items()}
     if features_epsilon is None:  # there always is a limit, which ends whatever jobs follow
         asks = from_csv is None and not yes
-        features_epsilon = study_dialogue.ask_budget(FEATURES_EPSILON) if asks else FEATURES_EPSILON
+        features_epsilon = dialogue.ask_budget(FEATURES_EPSILON) if asks else FEATURES_EPSILON
     study = new_study(
         **answers,
         id=id,
@@ -314,7 +312,7 @@ def _of_table(
         except UndeclaredColumns as error:
             if not sys.stdin.isatty():
                 raise
-            declarations |= by_name(study_dialogue.ask_attributes(error))
+            declarations |= by_name(dialogue.ask_attributes(error))
             encoder, guessed = encoder_for(table, declarations, **settings)
     proposed = {
         "title": f"A study of {label}",

@@ -1,17 +1,252 @@
 """`pdml train`: two commands under one name. What is to be trained says which: a study.toml, or a
-table.
-"""
+table."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup, TyperOption
 
+from pdml.cli import options, outputs
 from pdml.cli.commands.train_study import train_study
-from pdml.cli.commands.train_table import train_table
-from pdml.cli.options import Grouped
+from pdml.cli.options import PLAN, PRIVACY, Grouped, argument, flag, option
+from pdml.cli.render import console
 from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.training.result import TrainingResult
+
+_LIMITS = ("features_epsilon", "delta", "colluding")
+COLUMNS, _ACCURACY = "The columns", "Accuracy"
+_column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVACY)
+_RANGE = "Range of a number, and within what most people lie; repeat."
+_ENCODER = "All this as JSON, as in a model's encoder."
+_MISSING = "A column in which values may be missing; repeat."
+_MISSING_VALUES = "What stands for a missing value, besides an empty cell."
+_MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
+_letter = partial(option, panel=PLAN)
+_FROM_DATA = "Take the undeclared ones from the data: a leak."
+_EPSILON = "Privacy of each label: smaller is more private, inf is none."
+_FEATURES = (
+    "The most all others, or --colluding of them, may learn of features; inf: no limit.  "
+    "[default: 1]"
+)
+_CHANCE = "But for this chance.  [default: 1e-06]"
+_DEALT = "How many servers the records are dealt to.  [default: 10]"
+_SEED = (
+    "Makes the run repeatable: who knows it can subtract the noise. Without one the plan is still "
+    "the same in every run."
+)
+_SAVED = "Plan, links and budget that `pdml plan --out` wrote."
+Texts = list[str] | None
+
+
+def train_table(
+    data: Annotated[
+        Path, argument("Records (.csv, .csv.gz or .parquet).", "DATA", show_default=False)
+    ],
+    label: Annotated[str, _column("The column to predict.", "COLUMN")] = "",
+    ranges: Annotated[
+        Texts, _column(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
+    ] = None,
+    levels: Annotated[Texts, _column("Levels of a category; repeat.", "COLUMN=A,B,...")] = None,
+    encoder: Annotated[Path | None, _column(_ENCODER, "FILE")] = None,
+    from_data: Annotated[bool, flag("--from-data", _FROM_DATA, COLUMNS)] = False,
+    classes: Annotated[str, _column("Classes of the label, in order.", "A,B,...")] = "",
+    ignore: Annotated[Texts, _column("A column that is no feature; repeat.", "COLUMN")] = None,
+    missing: Annotated[Texts, _column(_MISSING, "COLUMN")] = None,
+    missing_values: Annotated[str, _column(_MISSING_VALUES, "A,B,...")] = "",
+    maps: Annotated[Texts, _column(_MAP, "MAP", "--map")] = None,
+    epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
+    epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
+    features_epsilon: Annotated[float | None, _private(_FEATURES, show_default=False)] = None,
+    delta: Annotated[float | None, _private(_CHANCE, show_default=False)] = None,
+    colluding: options.Colluding = None,
+    norm_bound: options.NormBound = 1.0,
+    servers: Annotated[int | None, _private(_DEALT)] = None,
+    server_column: Annotated[str, _private("Which server each record belongs to.", "COLUMN")] = "",
+    topology: options.Topology = "random",
+    links: options.Links = None,
+    engine: Annotated[str, _private("local (one process) or ray (a cluster).")] = "local",
+    seed: Annotated[int | None, _private(_SEED, min=0)] = None,
+    plan: Annotated[Path | None, option(_SAVED, "FILE", panel=PLAN)] = None,
+    method: Annotated[str | None, _letter("rounds or sums.")] = None,
+    rounds: Annotated[int | None, _letter("Rounds of training (T).")] = None,
+    penalty: Annotated[float | None, _letter(options.PENALTY)] = None,
+    regularization: Annotated[float | None, _letter(options.REGULARIZATION)] = None,
+    objective_bound: Annotated[float | None, _letter(options.BOUND)] = None,
+    objective_noise: Annotated[str | None, _letter(options.KINDS)] = None,
+    noise_scale: Annotated[float | None, _letter(options.SCALE)] = None,
+    noise_decay: Annotated[float | None, _letter(options.DECAY)] = None,
+    test: Annotated[
+        Path | None, option("Records to measure the accuracy on.", "FILE", panel=_ACCURACY)
+    ] = None,
+    test_fraction: Annotated[
+        float, option("Or hold back this share of DATA for it.", panel=_ACCURACY)
+    ] = 0.0,
+    diagnostics: Annotated[
+        bool, flag("--diagnostics", "Show unprotected figures too.", _ACCURACY)
+    ] = False,
+    out: options.Out = Path("."),
+    model: options.ModelName = Path("model.json"),
+    report: options.ReportName = Path("report.html"),
+    force: options.ForceAll = False,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Train a model from a table, with simulated people and servers.
+
+    Every label is randomised before the training sees it; the servers then train together and add
+    noise to what they send, so much that all others together (or --colluding of them) learn no
+    more of a person's features than --features-epsilon. How they train is planned from sizes
+    alone; settings of the plan that are given take the place of what was planned. Writes model.json
+    and report.html, which hold noisy releases and public settings, and what was taken from the data
+    (--from-data, classes that are not declared), which they name; accuracies on records are shown
+    here only, unless --diagnostics asks for them on the page.
+
+    Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
+    is somebody's. With age=18:100:45:20 ages from 18 to 100 are accepted, and most people are
+    expected to be 45 ± 20; the nearer to the truth, the better the model. In a terminal the
+    command asks for what is not declared.
+
+    \b
+    Example:
+      pdml train people.csv --label diagnosis --range age=18:100:45:20 \\
+          --levels sex=female,male --test-fraction 0.2
+    Example, with cells that say ? or nothing:
+      pdml train people.csv --label diagnosis --range age=18:100:45:20 \\
+          --levels job=office,farm --missing job --missing-values '?'
+    Example, for data that needs no protection:
+      pdml train people.csv --label diagnosis --from-data
+    """
+    arguments = locals()
+    plan_options = options.pick_options(arguments, (*options.SETTINGS, "method"))
+    limits = options.pick_options(arguments, _LIMITS)
+    server_options = options.pick_options(arguments, ("links", "servers"))
+    if not label:
+        raise typer.BadParameter("it names the column to predict", param_hint="--label")
+    from pdml.cli import column_options, dialogue
+    from pdml.errors import UndeclaredColumns
+    from pdml.pages.training_page import write
+    from pdml.pages.training_text import table_page
+    from pdml.planning.plan_file import SavedPlan
+    from pdml.planning.resolve_plan import AUTO
+    from pdml.simulation import table_training
+
+    files = {"report": out / report, "model": out / model}
+    outputs.check(list(files.values()), force=force)
+    if plan is None:
+        plan_settings: dict[str, Any] = {"n_servers": servers, **limits}
+        plan_settings["topology"] = topology if links is None else (topology, links)
+        plan_settings["plan"] = plan_options or AUTO
+    else:
+        fixed = plan_options | limits | server_options
+        options.refuse_options(fixed, " beside --plan: the file settles it")
+        plan_settings = SavedPlan.load(plan).settings()
+    columns = column_options.Columns(
+        **{name: arguments[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
+        missing=missing,
+        missing_values=missing_values,
+    )
+    command = ["pdml", "train", str(data), "--label", label, *columns.to_arguments()]
+    settings = columns.settings() | plan_settings
+
+    def train() -> "TrainingResult":
+        with console.progress("Training") as on_progress, _suppress_utility_warning():
+            return table_training.train_table(
+                data,
+                label,
+                from_data=from_data,
+                classes=[name.strip() for name in classes.split(",")] if classes else (),
+                ignore=ignore or (),
+                epsilon_column=epsilon_column,
+                server_column=server_column,
+                test=test,
+                test_fraction=test_fraction,
+                epsilon=epsilon,
+                norm_bound=norm_bound,
+                engine=engine,
+                diagnostics=diagnostics,
+                on_round=on_progress,
+                random_state=seed,
+                **settings,
+            )
+
+    with column_options.suggest_options(command):
+        try:
+            trained = train()
+        except UndeclaredColumns as error:
+            if as_json or not sys.stdin.isatty():
+                raise
+            attributes = dialogue.ask_attributes(error)
+            settings["attributes"] += attributes
+            words = [
+                word
+                for attribute in attributes
+                for word in column_options.format_declaration(attribute)
+            ]
+            console.print_text(
+                f"The same without questions: {column_options.format_command([*command, *words])}"
+            )
+            trained = train()
+    page = partial(write, page=table_page(trained))
+    outputs.commit({files["report"]: page, files["model"]: trained.model.save})
+    paths = {name: str(path) for name, path in files.items()}
+    console.print_result(
+        as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files)
+    )
+
+
+@contextmanager
+def _suppress_utility_warning() -> Iterator[None]:
+    """What a fit warns of is said in words, on the screen and on the page."""
+    from pdml.errors import PrivacyUtilityWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyUtilityWarning)
+        yield
+
+
+def _weakness(trained: "TrainingResult") -> Iterator[str]:
+    """As `pdml study check` says it of a menu; of no randomisation at all the table does."""
+    from pdml.mechanisms.label_flip import is_weak
+    from pdml.study.study_summary import weakness
+
+    reports = trained.ledger.reports
+    chosen = [] if reports is None else reports.epsilons[reports.epsilons < inf].tolist()
+    micro = round(1e6 * max(chosen, default=0.0))
+    if is_weak(micro):
+        column = trained.epsilon_column
+        yield f"--epsilon{f'-column {column}' if column else ''}: {weakness(micro)}."
+
+
+def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
+    from pdml.cli.render import training_tables
+    from pdml.pages.training_text import assess, measured_on, table_lead
+    from pdml.training.result import INSIDE
+
+    totals = training_tables.comparison_rows(trained)
+    hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
+    if trained.diagnostics:
+        hint = ""  # the leak is named below
+    console.print_table(
+        "How accurate is it?",
+        console.accuracy_table(trained.rows, totals, linked=bool(trained.rounds)),
+        table_lead(trained),
+        f"Accuracy: {measured_on(trained)}{hint}.",
+    )
+    if (view := assess(trained)) is not None:
+        training_tables.show_evaluation(view, further=True)
+    leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
+    remarks_below = [f"Leak: {sentence}." for sentence in leaks]
+    training_tables.show_training(trained, *remarks_below, *_weakness(trained))
+    console.print_files(files)
+
 
 TABLE, STUDY = "people.csv", "study.toml"
 _KINDS = {TABLE: "a table", STUDY: "a study"}
@@ -24,21 +259,21 @@ class ByArgument(TyperGroup):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """The context of the command that the arguments are for; without any, the group's help."""
-        options = {name: _options(command) for name, command in self.commands.items()}
+        options = {name: _options_of(command) for name, command in self.commands.items()}
         source = _positional(args, options[TABLE] | options[STUDY])
         if not source and (not args or {"--help", "-h"} & set(args)):
             return super().make_context(info_name, args[:1], parent, **extra)
         name, other = (STUDY, TABLE) if source.endswith(".toml") else (TABLE, STUDY)
-        for option in (argument.split("=")[0] for argument in args):
-            if option in options[other] and option not in options[name]:
+        for word in (text.split("=")[0] for text in args):
+            if word in options[other] and word not in options[name]:
                 raise InvalidInput(
-                    f"{option} belongs to {_KINDS[other]} (pdml train {other} --help), and "
+                    f"{word} belongs to {_KINDS[other]} (pdml train {other} --help), and "
                     f"{source or 'this'} is {_KINDS[name]}"
                 )
         return self.commands[name].make_context(info_name, args, parent, **extra)
 
 
-def _options(command: Any) -> dict[str, TyperOption]:
+def _options_of(command: Any) -> dict[str, TyperOption]:
     """By every name they have."""
     options = [param for param in command.params if isinstance(param, TyperOption)]
     return {name: option for option in options for name in option.opts}
@@ -47,10 +282,10 @@ def _options(command: Any) -> dict[str, TyperOption]:
 def _positional(args: Sequence[str], options: Mapping[str, TyperOption]) -> str:
     """The first argument that is neither an option nor an option's value."""
     rest = iter(args)
-    for argument in rest:
-        if not argument.startswith("-") or argument == "-":
-            return argument
-        if argument in options and not options[argument].is_flag:
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            return word
+        if word in options and not options[word].is_flag:
             next(rest, "")
     return ""
 

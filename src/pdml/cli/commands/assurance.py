@@ -1,20 +1,23 @@
-"""`pdml privacy`: who can learn what, from a model's file or, before any run, from settings
-alone.
-"""
+"""For those who have to answer for a training: `pdml privacy`, `pdml statement`, `pdml verify`."""
 
+from datetime import date
+from functools import partial
 from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pdml.cli import options
-from pdml.cli.options import argument, option
+from pdml.cli import options, outputs
+from pdml.cli.options import Json, argument, flag, option
 from pdml.cli.render import console
-from pdml.errors import InvalidInput
+from pdml.errors import InvalidInput, plain
 
 if TYPE_CHECKING:
+    from pdml.consortium.result_folder import Verification
+    from pdml.consortium.signed_evaluation import PooledEvaluation
     from pdml.planning.forecast.privacy_forecast import PrivacyForecast
+    from pdml.statement import Statement
 
-_EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
+_LABEL_EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
 _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
 _DELTA = "Chance for which nothing is promised.  [default: 1e-06]"
 _WIDTH = "Numbers per record, with the constant 1.  [default: 10]"
@@ -40,7 +43,7 @@ def privacy(
     degree: Annotated[Count, option(_DEGREE)] = None,
     features: Annotated[Count, option(_WIDTH)] = None,
     classes: Annotated[Count, option("Classes of the label.  [default: 2]")] = None,
-    epsilon: Annotated[Number, option(_EPSILON)] = None,
+    epsilon: Annotated[Number, option(_LABEL_EPSILON)] = None,
     smallest_epsilon: Annotated[Number, option(_SMALLEST)] = None,
     rounds: options.Rounds = None,
     penalty: options.Penalty = None,
@@ -91,7 +94,7 @@ def privacy(
         options.refuse_options(
             sizes | settings | limits, " with a model, which says itself what was spent"
         )
-        _stored(model, as_json)
+        _show_stored(model, as_json)
         return
     if records is None:
         raise InvalidInput(
@@ -111,10 +114,10 @@ def privacy(
     if limits:
         chance = {"features_delta": planned.delta, "labels_delta": planned.delta}
         planned = replace(planned, budget=Budget(**chance | limits, colluding=colluding))
-    console.print_result(as_json, planned.to_dict(), lambda: _planned(planned))
+    console.print_result(as_json, planned.to_dict(), lambda: _show_planned(planned))
 
 
-def _stored(path: Path, as_json: bool) -> None:
+def _show_stored(path: Path, as_json: bool) -> None:
     from pdml.model.model import load_model
 
     model = load_model(path)
@@ -133,7 +136,7 @@ def _stored(path: Path, as_json: bool) -> None:
     console.print_result(as_json, {"model": str(path)} | model.privacy, show)
 
 
-def _planned(planned: "PrivacyForecast") -> None:
+def _show_planned(planned: "PrivacyForecast") -> None:
     plan, lines = planned.plan, planned.ledger.overview(planned.plan.colluding)
     sums = plan.method == "sums"
     console.print_privacy(
@@ -191,3 +194,162 @@ def _milestones(rounds: int, safe: int | None) -> list[int]:
     """1, 2, 5, 10, 20, ... and the rounds that matter."""
     steps = {lead * 10**power for power in range(7) for lead in (1, 2, 5)}
     return sorted(t for t in steps | {rounds, safe or 0, (safe or 0) + 1} if 1 <= t <= rounds)
+
+
+_RESULT = "A model.json, or the folder of a result; without it, what the study plans and allows."
+_FORMAT = "Only html, markdown or registry.  [default: all three]"
+_OF_RESULT = "With RESULT: what a member released of its model; once for each member."
+_TRAININGS = "Without RESULT: how many trainings by the study's plan to count."
+_PUBLISHED = "When the model was published, for the registry."
+
+
+def statement(
+    study: options.StudyFile,
+    result: Annotated[Path | None, argument(_RESULT, "RESULT")] = None,
+    evaluation: Annotated[list[Path] | None, option(_OF_RESULT, "FILE")] = None,
+    form: Annotated[str, option(_FORMAT, "FORMAT", "--format")] = "",
+    trainings: Annotated[int, option(_TRAININGS)] = 1,
+    published: Annotated[str, option(_PUBLISHED, "YYYY-MM-DD")] = "",
+    out: options.Out = Path("."),
+    force: options.ForceAll = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write the privacy statement and DPIA of a study or of one of its trainings.
+
+    DPIA: the data protection impact assessment of Art. 35 GDPR. For data protection officers,
+    lawyers and security officers: one self-contained page in the order in which NIST SP 800-226
+    asks, with the DPIA and an appendix of formulas; the same as Markdown; and a draft entry for the
+    Differential Privacy Deployments Registry. Every number comes from the study or from the ledger.
+    What only the controller can say is left blank, and listed.
+
+    The folder of a result is verified first; a model.json is taken as it is.
+
+    \b
+    Example, before anybody is asked:
+      pdml statement study.toml --out statement
+    Example, after a training:
+      pdml statement study.toml result --published 2026-07-01 --out statement
+    """
+    from pdml.files import atomic_write
+    from pdml.statement import file_names
+    from pdml.statement import statement as state
+    from pdml.study import Study
+
+    files = {kind: out / name for kind, name in file_names(form).items()}
+    outputs.check(list(files.values()), force=force)
+    privacy_statement = state(
+        Study.load(study),
+        result,
+        evaluations=evaluation or (),
+        trainings=trainings,
+        published=_date(published),
+    )
+    outputs.commit(
+        {
+            path: partial(atomic_write, data=privacy_statement.text(kind))
+            for kind, path in files.items()
+        }
+    )
+    summary = privacy_statement.to_dict() | {
+        "files": {kind: str(path) for kind, path in files.items()}
+    }
+    console.print_result(as_json, summary, lambda: _show_statement(privacy_statement, files))
+
+
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise InvalidInput(
+            f"published must be a date such as 2026-07-01, got {text!r}", setting="published"
+        ) from None
+
+
+def _show_statement(privacy_statement: "Statement", files: dict[str, Path]) -> None:
+    page = privacy_statement.document
+    console.print_text((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
+    blanks = [f"- {what}" for what in privacy_statement.missing]
+    console.print_text("", *page.summary, "", "To be filled in by the controller:", *blanks)
+    console.print_files({kind: path for kind, path in files.items()})
+
+
+_OF_MEMBER = "What a member released of this model (`pdml node evaluate`); once for each member."
+
+_ALLOW = (
+    "Accept a model of sums whose last digits are not those that this machine computes, and the "
+    "page beside it."
+)
+
+
+def verify(
+    result: Annotated[Path, argument("The folder of a result.", "RESULT", show_default=False)],
+    study: Annotated[
+        Path | None, option("The study you agreed on, to compare with.", "FILE")
+    ] = None,
+    evaluation: Annotated[list[Path] | None, option(_OF_MEMBER, "FILE")] = None,
+    allow_unchecked: Annotated[bool, flag("--allow-unchecked", _ALLOW)] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a result from its folder alone: signatures, what was sent and heard,
+    what was spent, the model, the page.
+
+    Whoever said different things to different servers is named, if one of them
+    has shown the signatures. A refused result ends with exit code 1.
+
+    Model and page are made again and compared to the byte. Another machine may
+    compute another last digit of a model of sums: such a result is refused here,
+    unless --allow-unchecked accepts these digits and the page.
+
+    The folder cannot prove that its study is yours: compare the hash that is
+    printed, or give your own copy with --study.
+
+    With --evaluation also what members have released of the model's quality:
+    signatures, counts, and that nobody says to have spent more of its records
+    than the study allows.
+
+    \b
+    Example:
+      pdml verify result --study study.toml
+      pdml verify result --evaluation alice.json --evaluation bob.json
+    """
+    from pdml.consortium.result_folder import verify_result
+    from pdml.consortium.signed_evaluation import verify_evaluations
+    from pdml.study import Study
+
+    wanted = Study.load(study).hash if study is not None else ""
+    verification = verify_result(result, study=wanted, allow_unchecked=allow_unchecked)
+    checked = verify_evaluations(result, evaluation) if evaluation and verification.ok else None
+    summary = verification.to_dict() | (
+        {} if checked is None else {"evaluation": checked.to_dict()}
+    )
+    console.print_result(
+        as_json, summary, lambda: _show_verification(verification, wanted, checked)
+    )
+    verification.check()
+
+
+def _show_verification(
+    verification: "Verification", wanted: str, checked: "PooledEvaluation | None"
+) -> None:
+    from pdml.formatting import numbers
+
+    lines = []
+    if verification.study:
+        owner = "yours" if verification.study == wanted else "not yours"
+        whose = owner if wanted else "is this the one you agreed on?"
+        lines.append(f"study {verification.study_id}, hash {verification.study}: {whose}")
+    lines += [f"- {plain(problem.sentence)}" for problem in verification.problems]
+    if verification.ok:
+        rounds = numbers.count(verification.rounds, "round")
+        lines.append(
+            f"job {verification.job}, {rounds}, signed by {', '.join(verification.servers)}"
+        )
+        lines += ["Verified:", *(f"- {sentence}" for sentence in verification.checked)]
+        lines += ["Not checked:", *(f"- {sentence}" for sentence in verification.not_checked)]
+    console.print_text(*lines, whole=True)
+    if checked is not None:
+        from pdml.cli.render import training_tables
+        from pdml.pages.evaluation_text import Assessment
+
+        training_tables.show_evaluation(Assessment(evaluation=checked.evaluation))
+        console.print_text("", *map(plain, checked.sentences()), whole=True)
