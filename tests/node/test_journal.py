@@ -46,3 +46,14 @@ def test_of_several_hellos_in_one_job_the_least_number_of_releases_stays(tmp_pat
             assert journal.peer("job", "bob") == ("his", kept)
         journal.set_peer("job", "bob", dataset="another", before=7)
         assert journal.peer("job", "bob") == ("another", 7)
+
+
+def test_a_journal_that_cannot_be_read_is_an_error_of_ours(tmp_path):
+    """Nobody who ends a job or answers a member expects SQLite's."""
+    journal = Journal(tmp_path / "alice.db")
+    peek = Journal.peek(tmp_path / "alice.db")
+    journal.close()
+    peek.close()
+    for closed in (journal, peek):
+        with pytest.raises(JournalError, match=r"the journal alice.db cannot be read: "):
+            closed.job("job")

@@ -98,13 +98,14 @@ class Observer:
     def _check_stored(self, machine: "Machine", journal: Journal, key: tuple) -> None:
         """The release and its debit, as another process reads them."""
         name, job, t = key
-        query = "SELECT payload FROM outbox WHERE job = ? AND round = ?"
-        row = journal._db.row(query, (job, t))
+        with machine.disk.reliable():
+            query = "SELECT payload FROM outbox WHERE job = ? AND round = ?"
+            row = journal._db.row(query, (job, t))
+            query = "SELECT count(*) FROM events WHERE job = ? AND round = ?"
+            (count,) = journal._db.row(query, (job, t))
         if row is None or bytes(row[0]) != self.sent[key]:
             self.refuse("debit on disk", f"{name} sent round {t} of {job}, which is not committed")
             return
-        query = "SELECT count(*) FROM events WHERE job = ? AND round = ?"
-        (count,) = journal._db.row(query, (job, t))
         if count != len(planned(self.scene, name, t)):
             self.refuse("debit on disk", f"{name} sent round {t} of {job} with {count} debits")
 

@@ -2,14 +2,18 @@
 
 import json
 import shutil
+import sqlite3
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+import numpy as np
 from invariants import Observer
 from network import Weather
 from scenes import NAMES, NOISE, PLANS, folder_of_runs, scene
@@ -17,6 +21,9 @@ from world import Machine, Violation, World, simulated_world
 
 from pdml.errors import PDMLError
 from pdml.node.operator import offers
+from pdml.node.protocol import wire_messages
+from pdml.node.protocol.job_terms import FLOATS
+from pdml.node.protocol.requests import RequestKind
 from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState
 from pdml.node.storage.journal import JobState
 from pdml.node.storage.node_dir import NodeDirectory
@@ -100,7 +107,8 @@ def _chance(random: Random) -> float:
 
 
 def _weather(random: Random, who: str, other: str) -> tuple[float, ...]:
-    return tuple(_chance(random) for _ in range(3))
+    """Chances of a drop, a duplicate, a delay, a bit that changes, and a lie of the relay."""
+    return tuple(_chance(random) for _ in range(5))
 
 
 _KINDS: dict[str, tuple[float, Callable[[Random, str, str], tuple]]] = {
@@ -118,6 +126,14 @@ _KINDS: dict[str, tuple[float, Callable[[Random, str, str], tuple]]] = {
     "part": (1, lambda random, who, other: (who, other)),
     "isolate": (1, lambda random, who, other: (who,)),
     "heal": (1.5, lambda random, who, other: ()),
+    "fill": (0.7, lambda random, who, other: (who,)),
+    "make_room": (1, lambda random, who, other: (who,)),
+    "fail_syncs": (0.7, lambda random, who, other: (who, random.choice((1, 1, 2, 20)))),
+    "fail_reads": (0.5, lambda random, who, other: (who, random.choice((1, 1, 3)))),
+    "copy": (0.5, lambda random, who, other: (who,)),
+    "restore": (0.5, lambda random, who, other: (who,)),
+    "silence": (0.3, lambda random, who, other: (who,)),
+    "deceive": (0.4, lambda random, who, other: (who, other)),
 }
 
 
@@ -141,7 +157,8 @@ class Run:
             self._check()
         self._run(0.5)
         self._settle()
-        self._finale()
+        if not self.observer.dishonest | self.observer.set_back:
+            self._finale()
         self.observer.finish()
         self._check()
 
@@ -161,8 +178,8 @@ class Run:
         """Nothing fails any more: everything ends."""
         self.heal()
         for machine in self.world.machines.values():
-            machine.disk.cut_after = None
-            machine.hung_until = 0.0
+            machine.disk.calm()
+            machine.hung_until, machine.is_silent = 0.0, False
             machine.start()
         limit = self.world.time + LONGEST
         while self.world.time < limit:
@@ -229,7 +246,7 @@ class Run:
         self.offers += 1
         attempt = f"{self.offers:032x}"
         if machine.is_up:
-            with suppress(PDMLError), closing(ControlDatabase(machine.folder)) as control_db:
+            with _trouble(), closing(ControlDatabase(machine.folder)) as control_db:
                 control_db.push_command(
                     CommandKind.OFFER,
                     attempt,
@@ -255,20 +272,18 @@ class Run:
         machine = self._machine(who)
         if not machine.is_up:
             return
-        pending = [
-            attempt
-            for attempt in machine.daemon.control_db.attempts()
-            if attempt.state == OfferState.PENDING
-        ]
+        with machine.disk.reliable():
+            attempts = machine.daemon.control_db.attempts()
+        pending = [attempt for attempt in attempts if attempt.state == OfferState.PENDING]
         if pending:
-            with suppress(PDMLError):
+            with _trouble():
                 decide(machine.directory, pending[0].digest)
             machine.after_step()
 
     def stop(self, who: str) -> None:
         machine = self._machine(who)
         if machine.is_up:
-            with suppress(PDMLError):
+            with _trouble():
                 offers.stop(machine.directory)
             machine.after_step()
 
@@ -313,8 +328,78 @@ class Run:
     def isolate(self, who: str) -> None:
         self.world.network.weather.cut.add(who)
 
+    def fill(self, who: str) -> None:
+        """Its disk takes nothing more."""
+        self.faults["full disk"] += 1
+        self._machine(who).disk.full = True
+
+    def make_room(self, who: str) -> None:
+        self._machine(who).disk.full = False
+
+    def fail_syncs(self, who: str, count: int) -> None:
+        self.faults["failing sync"] += count
+        self._machine(who).disk.failing_syncs = count
+
+    def fail_reads(self, who: str, count: int) -> None:
+        self.faults["failing read"] += count
+        self._machine(who).disk.failing_reads = count
+
+    def copy(self, who: str) -> None:
+        """The operator copies the folder of a node that does not run."""
+        machine = self._machine(who)
+        machine.kill()
+        machine.old_copies.append(machine.disk.copy())
+        machine.start()
+
+    def restore(self, who: str) -> None:
+        """The newest copy takes the place of what the node knows by now."""
+        machine = self._machine(who)
+        if machine.old_copies:
+            self.faults["restored old copy"] += 1
+            self.observer.set_back.add(who)
+            machine.kill()
+            machine.disk.restore(machine.old_copies[-1])
+            machine.start()
+
+    def silence(self, who: str) -> None:
+        """It hears everything and says nothing."""
+        self.observer.disturbed.add(who)
+        self._machine(who).is_silent = True
+
+    def deceive(self, who: str, other: str) -> None:
+        """From now on ``other`` is sent other releases than everybody else, signed all the same."""
+        if self.observer.dishonest:
+            return  # of two deceivers nobody could tell more than of one
+        self.faults["deceiver"] += 1
+        self.observer.dishonest.add(who)
+        self._machine(who).bend = Deceiver(self._machine(who), other)
+
     def heal(self) -> None:
         self.world.network.weather = Weather()
+
+
+def _trouble() -> suppress:
+    """An operator's command may fail, by the disk say: it is told so."""
+    return suppress(PDMLError, sqlite3.Error)
+
+
+class Deceiver:
+    """Bends what a member sends to one other: each release is a little larger there."""
+
+    def __init__(self, machine: Machine, other: str) -> None:
+        self.machine, self.other = machine, other
+
+    def __call__(self, kind: str, job: str, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        if kind != RequestKind.RELEASE or self.other not in messages:
+            return messages
+        message = msgspec.msgpack.decode(messages[self.other], type=wire_messages.Vector)
+        first = np.frombuffer(message.payload[:8], dtype=message.dtype)
+        step = first.dtype.type(1 if message.dtype != FLOATS else 2.0**-40)
+        changed = msgspec.structs.replace(
+            message, payload=(first + step).tobytes() + message.payload[8:]
+        )
+        signed = wire_messages._signed(self.machine.directory.identity(), changed)
+        return {**messages, self.other: signed}
 
 
 def execute(schedule: Schedule, *, trace: bool = False) -> Outcome:
@@ -338,6 +423,9 @@ def execute(schedule: Schedule, *, trace: bool = False) -> Outcome:
                     jobs.update(one.state for one in machine.daemon.control_db.attempts())
             except Violation as error:
                 violation = error
+            except Exception as error:  # of the simulation itself, most likely
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                violation = Violation("no unexpected exception", f"{error!r} in {where}")
         faults = run.faults + Counter(world.network.faults)
         return Outcome(
             history=world.history.hexdigest(),

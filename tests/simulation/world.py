@@ -132,6 +132,7 @@ class Machine:
         """SIGTERM."""
         if self.is_up and not self.is_leaving:
             self.world.note("leave", self.name)
+            self.is_leaving = True
             self.daemon.leave()
 
     def after_step(self) -> None:

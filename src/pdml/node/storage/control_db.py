@@ -141,6 +141,7 @@ class ControlDatabase:
                 self._db.change(statement)
             if not version:
                 self._db.change(f"PRAGMA user_version = {FORMAT.version}")
+            self._db.read_error = self._read_error
         except sqlite3.Error as error:
             raise InvalidInput(
                 f"the node's control database {path} cannot be used: {error}"
@@ -148,6 +149,9 @@ class ControlDatabase:
 
     def close(self) -> None:
         self._db.close()
+
+    def _read_error(self, error: sqlite3.Error) -> InvalidInput:
+        return InvalidInput(f"the node's control database cannot be read: {error}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -109,6 +109,7 @@ class Journal:
                 timeout=5,
             )
             self._prepare()
+            self._db.read_error = self._read_error
         except (sqlite3.Error, OSError, JournalError, DataError) as error:
             if self._lock is not None:
                 os.close(self._lock)
@@ -136,6 +137,7 @@ class Journal:
         if why := FORMAT.refusal(version, f"the journal {path.name}"):
             journal._db.close()
             raise JournalError(why)
+        journal._db.read_error = journal._read_error
         return journal
 
     @staticmethod
@@ -152,6 +154,9 @@ class Journal:
         finally:
             os.close(handle)
         return None
+
+    def _read_error(self, error: sqlite3.Error) -> JournalError:
+        return JournalError(f"the journal {self.path.name} cannot be read: {_reason(error)}")
 
     def _prepare(self) -> None:
         """The tables of a new journal; an existing one must be of this version."""

@@ -8,7 +8,7 @@ transaction that a second thread writes into is nobody's: so everything here pas
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ Values = Sequence[str | int | bytes]
 
 
 class Store:
-    """An open database. Its methods raise `sqlite3.Error`; after `close` all of them do."""
+    """An open database. Its methods raise `sqlite3.Error`, where they read what ``read_error``
+    makes of it; after `close` all of them do.
+    """
 
     def __init__(
         self, path: Path, *, pragmas: Sequence[str] = (), read_only: bool = False, timeout: float
@@ -30,6 +32,7 @@ class Store:
         check_database(path, _WHAT)
         uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._lock = threading.RLock()
+        self.read_error: Callable[[sqlite3.Error], Exception] | None = None
         self._db = sqlite3.connect(
             uri, uri=True, isolation_level=None, timeout=timeout, check_same_thread=False
         )
@@ -43,13 +46,23 @@ class Store:
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Every row of the answer."""
-        with self._lock:
-            return self._db.execute(query, values).fetchall()
+        with self._reading() as db:
+            return db.execute(query, values).fetchall()
 
     def row(self, query: str, values: Values = ()) -> Any:
         """The first row of the answer; None without one."""
+        with self._reading() as db:
+            return db.execute(query, values).fetchone()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            return self._db.execute(query, values).fetchone()
+            try:
+                yield self._db
+            except sqlite3.Error as error:
+                if self.read_error is None:
+                    raise
+                raise self.read_error(error) from error
 
     def change(self, query: str, values: Values = ()) -> int:
         """How many rows were changed."""
