@@ -1,6 +1,4 @@
-"""A study trained between organisations: a job offered by this organisation's node, followed to its
-end, and the result that every member assembles alike.
-"""
+"""A job of this organisation's node, followed to its end, and the result of it."""
 
 import secrets
 import time
@@ -136,7 +134,7 @@ def load_job_result(home: NodeDirectory, job: str) -> JobResult:
     Returns
     -------
     JobResult
-        Whose ``job`` is the same at every member.
+        The same at every member.
 
     Raises
     ------

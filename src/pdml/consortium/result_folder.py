@@ -104,9 +104,7 @@ def write_result(folder: str | os.PathLike[str], job: JobResult) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What `verify_result` says of a folder. Without problems every word is proved, or somebody's
-    signed claim.
-    """
+    """What `verify_result` says of a folder: without problems all is proved, or a signed claim."""
 
     problems: tuple[Flaw, ...]
     unchecked: tuple[str, ...] = ()  # files that may differ: a model by last digits, a page wholly
@@ -283,7 +281,6 @@ class _FolderCheck:
         )
 
     def _read(self, name: str, most: int, kind: str = "file") -> bytes | None:
-        """A regular file of at most so many bytes."""
         path = self.root / name
         try:
             status = path.lstat()
@@ -446,7 +443,6 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _names(root: Path) -> Iterator[str]:
-    """Everything in a result's folder, two levels deep."""
     for entry in os.scandir(root):
         yield entry.name
         if entry.name in (STATEMENTS, EVIDENCE) and entry.is_dir(follow_symlinks=False):

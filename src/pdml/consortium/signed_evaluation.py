@@ -1,6 +1,5 @@
-"""A released model evaluated by the members of a consortium: each counts its own records once, with
-noise, in its own node's journal, and signs what it releases; anybody checks and adds up what all
-have released.
+"""A released model evaluated by members: each counts its own records once, with noise, and signs
+what it releases; anybody checks and adds up what all have released.
 """
 
 import hashlib
@@ -326,9 +325,8 @@ def _check_people(
 
 
 def _holds_people(home: NodeDirectory, digest: str, table: Table) -> bool:
-    """Whether every one of these records is in a data set of the node, by the features that chance
-    does not change, and not merely since many people share them: it holds as many, or most are
-    those of one person there.
+    """Whether all these records are in a data set of the node, by the features that chance does not
+    change: it holds as many, or most are those of one person there.
     """
     folder, study = home.path("data") / digest[:32], home.study()
     if not folder.is_dir():  # of an evaluation, or removed

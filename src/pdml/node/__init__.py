@@ -1,3 +1,1 @@
-"""One organisation's node: its keys, its journal, what it says to others, and whoever carries
-it.
-"""
+"""One organisation's node: its keys, its journal, and what it says to others."""

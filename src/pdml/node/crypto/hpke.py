@@ -1,11 +1,9 @@
-"""Messages that only their recipient can read: HPKE (RFC 9180) for a key, then AES-256-GCM under
-it.
+"""Messages that only their recipient can read: HPKE (RFC 9180) for a key, then AES-256-GCM.
 
 One hybrid encapsulation (X25519 and ML-KEM-768) per ordered pair, job and life of a process brings
-a fresh key to the recipient, signed by the sender. Every message under it, and its answer, has a
-random nonce and carries as associated data the study, the job, the kind, the sender, the recipient
-and the request it belongs to. What was recorded stays closed to whoever breaks one of the two key
-exchanges; whoever steals a sealing key can open what was recorded for it.
+a fresh key, signed by the sender. Every message has a random nonce, and its `Context` as associated
+data. What was recorded stays closed to whoever breaks one of the two key exchanges; whoever steals
+a sealing key can open what was recorded for it.
 """
 
 import base64
@@ -32,11 +30,8 @@ ENVELOPE = 1168 + 64 + 16  # bytes of an encapsulated key with its signature
 OVERHEAD = ENVELOPE + 512  # what sealing may add to a message
 ANSWER = "answer"
 
-_MLKEM, _X25519, _SECRET = (
-    1184,
-    64,
-    96,
-)  # where the public halves part, and the private ones; bytes of the latter
+_MLKEM, _X25519 = 1184, 64  # where the public halves part, and the private ones
+_SECRET = 96  # bytes of both private halves
 _NONCE, _SESSION = 12, 16
 _KEYING = b"pdml session key 1\0"
 # that one peer may have open here: it may have restarted, or changed the job, as often as that
@@ -64,11 +59,8 @@ class SealingKey:
     @cached_property
     def public(self) -> str:
         """The public key, in base64."""
-        raw = (
-            self._mlkem.public_key().public_bytes_raw()
-            + self._x25519.public_key().public_bytes_raw()
-        )
-        return base64.b64encode(raw).decode()
+        halves = self._mlkem.public_key(), self._x25519.public_key()
+        return base64.b64encode(b"".join(half.public_bytes_raw() for half in halves)).decode()
 
     def decapsulate(self, envelope: bytes, info: bytes) -> bytes:
         """What was sealed for this key; raises `InvalidTag` or `ValueError` otherwise."""
@@ -77,9 +69,7 @@ class SealingKey:
         return _suite().decrypt(envelope, MLKEM768X25519PrivateKey(self._mlkem, self._x25519), info)
 
     def shared(self, public: str) -> bytes:
-        """The secret that this key has in common with another `SealingKey.public`: what masks are
-        made of (`pdml.mechanisms.masks.derive_seed`).
-        """
+        """The secret shared with another `SealingKey.public`, of which masks are made."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
         raw = base64.b64decode(public)[_MLKEM:]
@@ -118,9 +108,7 @@ class Context(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message as it travels; ``envelope`` and ``signature`` only until the recipient is known to
-    have the key.
-    """
+    """A message as it travels; the key is sent along until the recipient is known to have it."""
 
     version: int
     context: Context
@@ -165,9 +153,7 @@ class Sealer:
         signing: Mapping[str, str],
         sealing: Mapping[str, str],
     ) -> None:
-        """``signing`` and ``sealing``: the public keys of all servers, by name, as the study pins
-        them.
-        """
+        """``signing``, ``sealing``: the public keys of all servers, as the study pins them."""
         self.name, self._identity, self._key = name, identity, key
         self._signing, self._sealing = signing, sealing
         self._outgoing: dict[tuple[str, str], _Session] = {}
@@ -184,15 +170,11 @@ class Sealer:
         )
 
     def open(self, sender: str, data: bytes) -> tuple[Context, bytes, bytes]:
-        """A request from ``sender`` (the name the relay gives it): its context, its content and the
-        session to answer in.
-        """
+        """A request of ``sender``: its context, its content and the session to answer in."""
         box = _unpacked(data)
         context, sessions = box.context, self._theirs.setdefault(sender, OrderedDict())
-        if (context.sender, context.recipient) != (
-            sender,
-            self.name,
-        ) or sender not in self._signing:
+        ends = context.sender, context.recipient
+        if ends != (sender, self.name) or sender not in self._signing:
             raise PeerError(
                 f"a message came from {sender} that is not from it, or not for {self.name}"
             )
@@ -211,15 +193,8 @@ class Sealer:
         """The answer to a request that `open` returned."""
         _, cipher = self._theirs[context.sender][session]
         back, nonce = _back(context), os.urandom(_NONCE)
-        return msgspec.msgpack.encode(
-            Box(
-                FORMAT.version,
-                back,
-                session,
-                nonce,
-                cipher.encrypt(nonce, content, _bound(back, session)),
-            )
-        )
+        sealed = cipher.encrypt(nonce, content, _bound(back, session))
+        return msgspec.msgpack.encode(Box(FORMAT.version, back, session, nonce, sealed))
 
     def open_answer(self, request: Context, data: bytes) -> bytes:
         """The content of the answer to this node's ``request``."""
@@ -276,7 +251,6 @@ def _unpacked(data: bytes) -> Box:
 
 
 def _newer(data: bytes) -> str:
-    """Whether it may be a message of another version: its first number says so."""
     try:
         (version, *_) = decode(data, by=msgspec.msgpack.decode)
     except (TypeError, ValueError):
@@ -307,7 +281,6 @@ def _bound(context: Context, session: bytes) -> bytes:
 
 
 def _about(context: Context, session: bytes) -> bytes:
-    """What a session key is for."""
     return (
         _KEYING
         + msgspec.msgpack.encode((context.study, context.job, context.sender, context.recipient))

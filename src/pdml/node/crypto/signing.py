@@ -1,8 +1,5 @@
-"""Who a node is: one Ed25519 key, kept in one file of mode 0600; and its public card, a small text
-file with the public keys, signed by itself, for whoever keeps the study.
-
-It signs messages, logs in to the relay (as an NKey, which is the same key in another spelling), and
-seals what must not be read at rest. It is made where it is used; only its public half travels.
+"""Who a node is: one Ed25519 key in one file of mode 0600, which signs messages, logs in to the
+relay and seals what must not be read at rest; and its public card, signed by itself.
 """
 
 import base64
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pdml.errors import DataError, InvalidInput, PeerError
+from pdml.errors import DataError, InvalidInput, PeerError, because
 from pdml.files import atomic_write, open_ours, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.study import ServerEntry
@@ -31,16 +28,12 @@ _MOST_CARD = 1 << 14  # bytes of a card
 _SEALING = b"pdml journal 1"
 _NAMING = b"pdml alias 1"
 _LONGEST = 4096  # bytes of a key's file
-_NONCE = re.compile(
-    r"[A-Za-z0-9+/_=-]{8,86}", re.ASCII
-)  # a relay's challenge; no message of ours looks like it
+_NONCE = re.compile(r"[A-Za-z0-9+/_=-]{8,86}", re.ASCII)  # a relay's challenge
 _USER = 20 << 3  # an NKey's first byte: "U", a user
 
 
 class Identity:
-    """A node's private key. Ed25519 signatures are a function of key and message: signing again
-    gives the same bytes.
-    """
+    """A node's private key. Ed25519 is deterministic: signing again gives the same bytes."""
 
     def __init__(self, secret: bytes, *, naming: bytes | None = None) -> None:
         """``naming``: the secret of which aliases are made; by default this key's own."""
@@ -52,7 +45,6 @@ class Identity:
 
     @classmethod
     def create(cls, path: Path) -> "Identity":
-        """A new key in a new file that only its owner can read."""
         return cls(create_secret(path, 32))
 
     @classmethod
@@ -78,9 +70,8 @@ class Identity:
 
         Guarantees
         ----------
-        - The relay chooses what is signed, so anything that is not a short word is refused: no
-          message of a node, all of which begin with a sentence and a zero byte, can be had from
-          here.
+        - The relay chooses what is signed: anything but a short word is refused, so that no message
+          of a node, all of which begin with a sentence and a zero byte, can be had from here.
         """
         if not _NONCE.fullmatch(challenge):
             raise PeerError(
@@ -105,8 +96,8 @@ class Identity:
             ) from None
 
     def alias(self, digest: str) -> str:
-        """A name for a data set that tells others nothing about it: its digest would let them try
-        records until it fits. It outlives a node's keys, and so does what others know by it.
+        """A name for a data set that tells others nothing about it, as its digest would to who
+        tries records until it fits; it outlives a node's keys.
         """
         return hmac.digest(self._naming, digest.encode(), "sha256").hex()
 
@@ -153,9 +144,7 @@ def verify_signature(public: str, message: bytes, signature: bytes) -> bool:
 
 
 def nkey(public: str) -> str:
-    """A public key (64 hexadecimal digits) as an NKey: base32 of a prefix, the key, and a check
-    sum.
-    """
+    """A public key (64 hexadecimal digits) as NATS spells it: base32, with a check sum."""
     body = bytes([_USER]) + bytes.fromhex(public)
     check = binascii.crc_hqx(body, 0).to_bytes(2, "little")  # CRC-16/XMODEM
     return base64.b32encode(body + check).decode().rstrip("=")
@@ -218,9 +207,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             card = msgspec.convert(table, cls)
             signature = bytes.fromhex(card.signature)
         except OSError as error:
-            raise InvalidInput(
-                f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-            ) from None
+            raise InvalidInput(f"cannot read {path}: {because(error)}") from None
         except ValueError as error:  # no UTF-8, no TOML, not these fields
             why = FORMAT.refusal_of(msgspec.json.encode(table), f"the card {path}")
             raise InvalidInput(why or f"{path} is no card of `pdml node init`: {error}") from None

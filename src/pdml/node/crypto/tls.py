@@ -1,9 +1,8 @@
-"""The relay's certificate: made here or brought along, and how a node knows that it speaks to the
-right relay.
+"""The relay's certificate, and how a node knows that it speaks to the right relay.
 
-A study pins the sha256 of the certificate's public key, so that a certificate can be renewed
-without a new study. Under a pin the certificate's dates decide nothing, and a wrong clock cuts
-nobody off; without one the system's authorities, the host's name and the dates do.
+A study pins the sha256 of the certificate's public key: it can be renewed without a new study.
+Under a pin its dates decide nothing, and a wrong clock cuts nobody off; without one the system's
+authorities, the host's name and the dates do.
 """
 
 import datetime
@@ -27,9 +26,7 @@ _YEARS = datetime.timedelta(days=2 * 365)
 
 
 class RelayContext(ssl.SSLContext):
-    """TLS towards the relay; ``pin`` is the fingerprint that the study gives, "" for the system's
-    authorities.
-    """
+    """TLS towards the relay; ``pin``: the study's fingerprint, "" for the system's authorities."""
 
     pin: str
     peer_certificate: bytes = b""  # the certificate of the last handshake, DER
@@ -42,18 +39,15 @@ class RelayContext(ssl.SSLContext):
         context.sslobject_class = _Checked
         if pin:
             context.check_hostname = False
-            context.verify_mode = (
-                ssl.CERT_NONE
-            )  # the pin is stricter than any authority: see `_Checked`
+            # The pin is stricter than any authority: see `_Checked`.
+            context.verify_mode = ssl.CERT_NONE
         else:
             context.load_default_certs()
         return context
 
 
 class _Checked(ssl.SSLObject):
-    """A handshake that ends only with the key that the study pins; nothing has been said by
-    then.
-    """
+    """A handshake that ends only with the key that the study pins."""
 
     def do_handshake(self) -> None:
         super().do_handshake()
@@ -65,9 +59,7 @@ class _Checked(ssl.SSLObject):
 
 
 def fingerprint(certificate: bytes) -> str:
-    """sha256 of the public key (SubjectPublicKeyInfo) in a DER certificate, 64 hexadecimal
-    digits.
-    """
+    """sha256 of the public key (SubjectPublicKeyInfo) in a DER certificate, in hex."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     public = (
@@ -91,17 +83,13 @@ def read(path: Path) -> bytes:
     try:
         return x509.load_pem_x509_certificate(read_file(path)).public_bytes(Encoding.DER)
     except OSError as error:
-        raise InvalidInput(
-            f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise InvalidInput(f"cannot read {path}: {because(error)}") from None
     except ValueError:
         raise InvalidInput(f"{path} is no certificate in PEM form") from None
 
 
 def make(folder: Path, host: str, clock: Clock = SYSTEM_CLOCK) -> bytes:
-    """A self-signed certificate for ``host`` in ``folder``; the key that is there is kept. The
-    certificate as DER.
-    """
+    """A self-signed certificate (DER) for ``host`` in ``folder``, whose key is kept."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -131,7 +119,6 @@ def make(folder: Path, host: str, clock: Clock = SYSTEM_CLOCK) -> bytes:
 
 
 def _key(path: Path) -> "EllipticCurvePrivateKey":
-    """The private key in ``path``, a new one if there is none."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import (
         Encoding,

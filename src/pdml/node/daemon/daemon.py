@@ -1,6 +1,4 @@
-"""A node at work: its parts, its main loop, what it goes on with after a restart, and its answers
-to other members.
-"""
+"""A node at work: its parts, its main loop, what it resumes after a restart, and its answers."""
 
 import contextlib
 import logging
@@ -57,10 +55,8 @@ log = logging.getLogger("pdml.node")
 
 
 class NodeDaemon:
-    """One node's process. `run` returns when `leave` is called, from any thread.
-
-    Everything it touches is an argument: its folder, the noise, the transport, the clock, and where
-    its activities run. A simulation hands in its own, and drives `serve` itself.
+    """One node's process; `run` returns when `leave` is called, from any thread. Everything it
+    touches is an argument: a simulation hands in its own, and drives `serve` itself.
     """
 
     def __init__(

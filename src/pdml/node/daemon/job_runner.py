@@ -1,6 +1,4 @@
-"""This node's own part in a job that has begun: its rounds, everybody's statement, and what the job
-leaves to this organisation alone.
-"""
+"""This node's part in a job that has begun, and what the job leaves to this organisation."""
 
 import logging
 import threading
@@ -57,7 +55,6 @@ class JobRunner:
         self._runtime = runtime
 
     def start(self, work: Work) -> None:
-        """In an activity of its own."""
         self._runtime.tasks.spawn(self.run(work))
 
     def run(self, work: Work) -> Steps[None]:
@@ -136,13 +133,12 @@ class JobRunner:
 
 
 class LocalModels:
-    """What jobs of sums leave to this organisation alone: written when a job ends, or when the node
-    is started again, if it was killed before.
+    """What jobs of sums leave to this organisation alone: written when a job ends, or at the next
+    start.
 
     Guarantees
     ----------
-    - Nothing here reaches another member, and no failure ends the node: what is missing is made
-      after the next job, or at the next start.
+    - Nothing here reaches another member, and no failure ends the node.
     """
 
     def __init__(
@@ -157,7 +153,6 @@ class LocalModels:
         self._write_local_model, self._lock = write_local_model, threading.Lock()
 
     def write(self) -> None:
-        """Whatever is missing."""
         with self._lock, single_thread():
             try:
                 for job in filter(self._missing, self._committed.jobs()):

@@ -4,9 +4,8 @@
     pdml.<to>.<from>.t.<request>    what needs no answer
     pdml.<me>.-.none.<request>      the relay's word that nobody listens
 
-The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop
-runs in a thread of its own; requests and releases are taken in other threads, one at a time for
-each peer, because they touch the journal. A peer that floods fills its own queue, and no other.
+The relay lets a node publish in its own name only, and hear only what is for it. Requests are
+taken in threads, one at a time for each peer: who floods fills its own queue, and no other.
 """
 
 import asyncio
@@ -52,12 +51,10 @@ def token(name: str) -> str:
 
 
 def publish_subject(name: str) -> str:
-    """Every subject in which ``name`` may speak."""
     return f"pdml.*.{token(name)}.>"
 
 
 def subscribe_subject(name: str) -> str:
-    """Every subject that is for ``name``."""
     return f"pdml.{token(name)}.>"
 
 
@@ -77,8 +74,8 @@ def most_payload(study: Study) -> int:
 
 
 class _Parser(Parser):
-    """Refuses to gather more than the longest message: a relay must not fill this process's
-    memory. Whatever it cannot read ends the connection: the library would stop to read, and wait.
+    """Refuses to gather more than the longest message. Whatever it cannot read ends the connection:
+    the library would stop to read, and wait.
     """
 
     most = 1 << 16
@@ -93,17 +90,14 @@ class _Parser(Parser):
 
 
 class _Connection(Client):
-    """One attempt to reach one address; `NatsTransport` makes the next one.
-
-    A relay is not trusted: of its greeting only the login challenge counts. Other addresses that it
-    names are never called, and nothing else of it decides what this node does.
+    """One attempt to reach one address. A relay is not trusted: of its greeting only the login
+    challenge counts, and other addresses that it names are never called.
     """
 
     def __init__(self, identity: Identity, most: int) -> None:
         super().__init__()
-        self._public_nkey = (
-            identity.nkey
-        )  # the library wants the private key, and would sign whatever it is sent
+        # The library wants the private key, and would sign whatever it is sent.
+        self._public_nkey = identity.nkey
         self._ps = _Parser(self)
         self._ps.most = self._most = most
 
@@ -121,7 +115,6 @@ class _Connection(Client):
 
 
 async def _drop(client: Client) -> None:
-    """Hang up, whatever the other side does."""
     with contextlib.suppress(Exception):
         await asyncio.wait_for(client.close(), _LAST)
     if client._transport:
@@ -132,12 +125,7 @@ class NatsTransport:
     """This node's connection to the relay: a `pdml.node.job.activity.Transport`."""
 
     def __init__(
-        self,
-        sealer: Sealer,
-        identity: Identity,
-        study: Study,
-        relay: Relay,
-        clock: Clock,
+        self, sealer: Sealer, identity: Identity, study: Study, relay: Relay, clock: Clock
     ) -> None:
         self.name, self._sealer, self._identity, self._study = sealer.name, sealer, identity, study
         self._relay, self._clock = relay, clock
@@ -158,19 +146,12 @@ class NatsTransport:
 
     @classmethod
     def of_node(cls, directory: NodeDirectory, clock: Clock, *, relay: str = "") -> "NatsTransport":
-        """``relay``: another way to it than the study's address (HOST:PORT); its certificate must
-        be the pinned one.
-        """
+        """``relay``: another way to it (HOST:PORT); its certificate must be the pinned one."""
         study, identity = directory.checked_study(), directory.identity()
         assert study.relay is not None  # `NodeDirectory.join` has seen to it
         keys = {server.name: server.sealing_key for server in study.servers}
-        sealer = Sealer(
-            directory.name,
-            identity,
-            directory.sealing(),
-            signing=study.signing_keys,
-            sealing=keys,
-        )
+        key, signing = directory.sealing(), study.signing_keys
+        sealer = Sealer(directory.name, identity, key, signing=signing, sealing=keys)
         address = replace(study.relay, address=relay) if relay else study.relay
         return cls(sealer, identity, study, address, clock)
 
@@ -278,12 +259,7 @@ class NatsTransport:
     # Requests of this node
 
     def ask(
-        self,
-        kind: str,
-        messages: Mapping[str, bytes],
-        *,
-        job: str = "",
-        timeout: float,
+        self, kind: str, messages: Mapping[str, bytes], *, job: str = "", timeout: float
     ) -> dict[str, bytes]:
         """Ask several peers at once; who is missing in the result did not answer in time. With a
         timeout of 0 nobody answers."""
@@ -384,9 +360,7 @@ class NatsTransport:
         return handle
 
     def _answer(self, peer: str, request: str, data: bytes) -> bytes | None:
-        """What cannot have come from ``peer`` is dropped without a word: it accuses nobody, and it
-        ends nothing.
-        """
+        """What cannot have come from ``peer`` is dropped without a word: it accuses nobody."""
         try:
             if len(data) > self._most:
                 raise PeerError(

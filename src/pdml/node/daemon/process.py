@@ -1,6 +1,4 @@
-"""`pdml node run` as a function: one node's process, until a signal ends it, and its figures for
-Prometheus, on this machine only and only if asked for.
-"""
+"""`pdml node run` as a function, and its figures for Prometheus, on this machine only."""
 
 import logging
 import queue
@@ -13,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from pdml.clock import SYSTEM_CLOCK
-from pdml.errors import InvalidInput
+from pdml.errors import InvalidInput, because
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.daemon.job_runner import WriteLocalModel
@@ -41,8 +39,7 @@ def run(
     folder : Path
         As `NodeDirectory.create` made it, with a study.
     relay : str
-        HOST:PORT of another way to the relay than the study's address, a leaf node inside a
-        firewall, say.
+        HOST:PORT of another way to the relay than the study's address, a leaf node, say.
     metrics : str
         127.0.0.1:PORT for figures in Prometheus' format; "" for none.
     simulated_noise : int or None
@@ -50,8 +47,7 @@ def run(
     verbose : bool
         Log what is dropped, too.
     write_local_model : callable, optional
-        Another way to write the model for the organisation's own use after each exchange of sums,
-        or at the next start if the process ended before it could; for tests.
+        Another way to write the organisation's own model, for tests.
     """
     _log(verbose)
     source = Secure() if simulated_noise is None else Simulated(simulated_noise)
@@ -74,9 +70,7 @@ def run(
 
 
 def leave_on_signal(daemon: NodeDaemon) -> None:
-    """A handler interrupts the main thread anywhere, also where it holds a lock: it may only put
-    into a queue made for that.
-    """
+    """A handler interrupts the main thread, also where it holds a lock: it may only queue."""
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -104,9 +98,7 @@ def _log(verbose: bool) -> None:
 
 
 class MetricsServer:
-    """A page of figures about the node in ``folder`` at ``address``, which must be of this
-    machine.
-    """
+    """A page of figures about the node in ``folder``, at an address of this machine."""
 
     def __init__(self, folder: Path, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -131,9 +123,7 @@ class MetricsServer:
         try:
             self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
         except OSError as error:
-            raise InvalidInput(
-                f"metrics cannot be shown at {address}: {(error.strerror or str(error)).lower()}"
-            ) from None
+            raise InvalidInput(f"metrics cannot be shown at {address}: {because(error)}") from None
         self.port = self._server.server_address[1]
 
     def start(self) -> None:
@@ -147,7 +137,6 @@ class MetricsServer:
 
 
 def metrics_text(status: NodeStatus) -> str:
-    """A node's status in Prometheus' format."""
     current = next((dataset for dataset in status.datasets if dataset.current), None)
     next_job = current.next_job if current else None
     figures: dict[str, float | None] = {

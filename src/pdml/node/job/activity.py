@@ -1,5 +1,5 @@
-"""What a node's work waits for, as values: every activity is a generator of steps, which a thread
-drives over the real transport and clock, and a simulation drives in one thread by its own.
+"""What a node's work waits for, as values: activities are generators of steps, driven by threads
+over the real transport and clock, or by a simulation in one thread.
 """
 
 import threading
@@ -86,7 +86,6 @@ class Runtime:
 
 
 def drive(steps: Steps[T], transport: Transport, clock: Clock) -> T:
-    """Do all steps in this thread."""
     try:
         step = next(steps)
         while True:
@@ -106,8 +105,6 @@ def drive(steps: Steps[T], transport: Transport, clock: Clock) -> T:
 
 
 class ThreadTasks:
-    """Each activity in a thread of its own."""
-
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._transport, self._clock = transport, clock
         self._threads: list[threading.Thread] = []
@@ -137,8 +134,8 @@ def ask_all(
     accept: Callable[[str, bytes], bool] = lambda name, data: True,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Steps[set[str]]:
-    """Ask again until ``accept`` takes an answer of every member, for ``limit`` seconds at most;
-    returns who has given none.
+    """Ask until ``accept`` takes an answer of every member, for ``limit`` seconds; returns the
+    others.
     """
     missing, deadline = set(members), clock.monotonic() + limit
     while missing and goes_on():

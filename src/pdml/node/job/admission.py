@@ -1,6 +1,4 @@
-"""Which job a node takes part in: the answer to each offer, and the one attempt it is in, from the
-acceptance to the end.
-"""
+"""Which job a node takes part in: its answer to offers, and the attempt it is in until its end."""
 
 import threading
 from collections.abc import Sequence
@@ -69,9 +67,7 @@ class Work:
 
 
 class AdmissionRule:
-    """Whether this node may take part: reads what is committed; decides nothing that an operator
-    should.
-    """
+    """Whether this node may take part, by what is committed."""
 
     def __init__(
         self, member: Member, directory: NodeDirectory, committed: Journal, source: str
@@ -90,11 +86,8 @@ class AdmissionRule:
 
     def auto_accepts(self, offer: Offer, *, unfinished: Sequence[str]) -> bool:
         """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the
-        study's plan by the rule.
-
-        ``unfinished``: jobs of the offerer that have released something and have no result. Each
-        spends budget for nothing, and a member could begin and end one after the other: while there
-        is one, the rule is not enough, nor is a job that began and has released nothing yet.
+        study's plan by the rule. Not while ``unfinished`` jobs of the offerer have spent budget
+        for nothing: a member could begin and end one after the other.
         """
         entry = self._committed.job(offer.job)
         again = entry is not None and entry.terms == offer.terms
@@ -134,8 +127,7 @@ class AdmissionRule:
 
 
 class Admission:
-    """The offers, and the one attempt that this node is in. Its methods may be called from any
-    thread.
+    """The offers, and the one attempt that this node is in; for any thread.
 
     Guarantees
     ----------
@@ -198,9 +190,9 @@ class Admission:
         return Answer(OK, messages=[acceptance(offer, member.name, member.identity)])
 
     def _gives_way(self, work: Work, offer: Offer, content: bytes) -> bool:
-        """Whether an own offer that waits lets another member's go first. Of two offers the one
-        with the smaller digest does, at every member alike: otherwise each would wait for the
-        other. Nobody but its offerer may set an offer back: only it knows that it does not begin.
+        """Whether an own offer that waits lets another member's go first: of two the one with the
+        smaller digest does, at every member alike. Only its offerer knows that it does not
+        begin.
         """
         name = self._member.name
         if work.begun or work.offer.offerer != name or offer.offerer == name:
@@ -228,7 +220,6 @@ class Admission:
             )
 
     def store(self, offer: Offer, content: bytes, state: OfferState, sentence: str = "") -> Attempt:
-        """An offer and what became of it."""
         attempt = Attempt(
             attempt=offer.attempt,
             job=plain(offer.job, 64),  # of a refused offer it may be anything
@@ -320,12 +311,10 @@ class Admission:
             return self.work.exchange
 
     def is_doing(self, terms: str) -> bool:
-        """Whether the node is in a job with these terms."""
         with self.lock:
             return self.work is not None and self.work.terms.digest == terms
 
     def stop_by_member(self, attempt: str, sentence: str) -> None:
-        """Another member ends it."""
         with self.lock:
             stored = self._control_db.attempt(attempt)
             if stored is not None and stored.state in (OfferState.PENDING, OfferState.ALLOWED):
@@ -371,9 +360,7 @@ class Admission:
                 self.work = None
 
     def _write_end(self, work: Work, state: OfferState, sentence: str) -> None:
-        """Of a job that spent budget for nothing, first whose it was: its next offer is asked
-        about, also after a restart.
-        """
+        """An offerer whose job spent budget for nothing is asked about next time."""
         job, offerer = work.terms.job, work.offer.offerer
         if state == OfferState.DONE:
             self._control_db.remove_unfinished(job)

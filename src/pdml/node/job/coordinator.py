@@ -1,6 +1,4 @@
-"""A job that this node offers: everybody's acceptance first, then the beginning, then how far
-everybody is.
-"""
+"""A job that this node offers: acceptances first, then the beginning, then everybody's progress."""
 
 import contextlib
 import logging
@@ -64,7 +62,6 @@ def tell_others(
 
 
 def tell_stop(member: Member, attempt: str, sentence: str, runtime: Runtime) -> Steps[None]:
-    """A job has ended here, and why."""
     yield from tell_others(
         member, RequestKind.STOP, Stop(attempt=attempt, sentence=sentence), runtime
     )
@@ -125,9 +122,7 @@ class Coordinator:
         yield from self._poll_progress(work)
 
     def resume_start(self) -> Steps[None]:
-        """After a restart: tell those who may not have heard that a job begins. They have accepted
-        it, and would have time for nothing else until they give it up.
-        """
+        """After a restart: tell those who may not have heard that a job begins, and wait for it."""
         pending = self._control_db.read_status(Status.BEGIN)
         stored = pending and self._control_db.attempt(pending["attempt"])
         if stored and stored.state in (OfferState.BEGUN, OfferState.DONE):
@@ -176,9 +171,7 @@ class Coordinator:
     def _collect_acceptances(
         self, offer: Offer, content: bytes, deadline: float
     ) -> Steps[dict[str, bytes] | None]:
-        """Everybody's signature; a refusal, or too long a silence, ends the offer. None once
-        another member's offer goes first.
-        """
+        """Everybody's signature, or a refusal; None once another member's offer goes first."""
         name, others = self._member.name, self._member.others
         accepted = {name: acceptance(offer, name, self._member.identity)}
         reasons = dict.fromkeys(others, "it does not answer")
@@ -217,15 +210,12 @@ class Coordinator:
         raise _not_accepted(offer, {peer: reasons[peer] for peer in missing})
 
     def _check_offered(self, offer: Offer) -> None:
-        """Somebody may have stopped it."""
         stored = self._control_db.attempt(offer.attempt)
         if stored is None or stored.state in ENDED:
             raise Stopped((stored and stored.sentence) or "the offer was withdrawn")
 
     def broadcast_begin(self, offer: Offer, begin: Begin) -> Steps[None]:
-        """The beginning to everybody, until everybody has it or the job has failed. It may be done
-        here before others know that it has begun.
-        """
+        """Until everybody has it or the job has failed; it may be done here before others begin."""
 
         def accept(peer: str, data: bytes) -> bool:
             answer = read_answer(data)

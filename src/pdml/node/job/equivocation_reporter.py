@@ -1,6 +1,4 @@
-"""A member that signed two different things: its proof is stored, announced to everybody, and
-fetched piece by piece by who has it not.
-"""
+"""A member that signed two different things: its proof is stored, announced and fetched."""
 
 import logging
 import threading
@@ -44,9 +42,7 @@ class EquivocationReporter:
         self._worthless: set[tuple[str, str, str]] = set()
 
     def compare(self, terms: JobTerms) -> None:
-        """Whoever says it sent something else than arrived here is proved to have said two
-        things.
-        """
+        """Whoever signed that it sent something else than arrived here has equivocated."""
         journal, keys = self._committed, self._member.study.signing_keys
         for sender in terms.neighbours(self._member.name):
             data = journal.statements(terms.job)[sender]
@@ -60,7 +56,6 @@ class EquivocationReporter:
                 )
 
     def report(self, job: str, error: Equivocation) -> None:
-        """Store the proof, and tell everybody that it is here."""
         if error.evidence:
             self._store(job, error.peer, error.evidence)
             self._runtime.tasks.spawn(self._announce(Proof(job=job, peer=error.peer)))
@@ -103,9 +98,7 @@ class EquivocationReporter:
         return check_ours(self._path(job, peer), equivocation.DESCRIPTION)
 
     def handle_proof(self, sender: str, proof: Proof, job: Job) -> Answer:
-        """``sender`` has a proof against somebody: it is fetched, and stored if it proves what it
-        says by signatures alone.
-        """
+        """Fetch what ``sender`` announced; it is stored if signatures alone prove it."""
         about = sender, job.job, proof.peer
         if proof.peer not in self._member.all or about in self._worthless:
             return Answer(REFUSED, f"{self._member.name} takes no such proof")

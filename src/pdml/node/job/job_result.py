@@ -78,8 +78,8 @@ def study_result(
     local_weights: Mapping[str, Array] | None = None,
     reports: Reports | None = None,
 ) -> TrainingResult:
-    """The result of a job: of separate nodes, with the sha256 of each one's statement, or of one
-    trust domain, where nobody kept a journal.
+    """The result of a job: of separate nodes, with the sha256 of their statements, or of one
+    domain.
     """
     # Members of all versions make the same of the same statements.
     by_statements = {"result": RESULT, "statements": dict(statements or {})}
@@ -195,10 +195,8 @@ class JobResult:
 
     @cached_property
     def budget_flaws(self) -> list[Flaw]:
-        """Whether some data set has spent more than the study allows, all its jobs counted.
-
-        A plan may meet a budget to the last digit, and another machine compute that digit
-        differently: a billionth more is not held against anybody.
+        """Whether some data set has overspent, all its jobs counted. A billionth more is no flaw:
+        another machine computes other last digits.
         """
         budget = self.study.budget or Budget()
         limit = replace(
@@ -249,8 +247,8 @@ class JobResult:
 
     @cached_property
     def local_model(self) -> Model | None:
-        """After an exchange of sums, the model for this organisation's own use: from its exact sums
-        and the others' noisy ones, never to be shared. None after rounds, or if the node has
+        """After an exchange of sums, the model for this organisation's own use, never to be shared:
+        from its exact sums and the others' noisy ones. None after rounds, or if the node has
         another data set or other keys by now: only they tell its own sums, and its own row.
         """
         terms, home = self.terms, self.home
@@ -272,9 +270,7 @@ class JobResult:
         return result.local_model(home.name, weights)
 
     def save_local_model(self) -> Path | None:
-        """Write it into the node's folder, for its owner alone; None if there is none, or the job
-        has no result.
-        """
+        """Into the node's folder, for its owner alone; None if there is none, or no result."""
         if self.home is None or self.problem or self.local_model is None:
             return None
         path = self.home.local_model_path(self.terms.job)

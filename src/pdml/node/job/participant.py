@@ -1,16 +1,5 @@
-"""One organisation in one job: the state machine of its method (`training.server`,
-`sums_participant`) with its journal and its signed messages. No sockets, no clock.
-
-The exchange calls, in any order and from one thread at a time:
-
-    hello(peer) / welcome(peer, data)   at every start, until both have done it
-    resend(peer)                        what the neighbour lacks
-    accept(peer, data)                  a neighbour's release
-    advance() while ready               commits the next round
-    message(peer, t)                    a release: always the same bytes
-    statement() once complete           this node's; always the same
-    store_statement(server, data)       another's
-    finish() when nobody is in silent   before, somebody may still need this node
+"""One organisation in one job: its method's state machine with journal and signed messages, without
+sockets or a clock. Called in any order, from one thread at a time.
 """
 
 import secrets
@@ -129,8 +118,8 @@ class Participant:
         return node, state
 
     def _machine(self, inner: bytes | None) -> tuple[Machine, bytes]:
-        """The state machine, and what of its inner state must be kept: q_i - η_i/n in rounds,
-        nothing where one release is all. ``inner`` is what an earlier life kept.
+        """The state machine, and its inner state to be kept (q_i - η_i/n; of sums nothing).
+        ``inner`` is what an earlier life kept.
         """
         server, plan = self.training_data.server, self.terms.plan
         if self.terms.sums:
@@ -218,8 +207,8 @@ class Participant:
         return t
 
     def _check_pull(self, messages: list[NDArray[Any]]) -> None:
-        """Stop where others have pulled this node so far that they could refuse its release. By
-        what was released alone: whether it stops tells nothing about records.
+        """Stop where others could refuse the next release, so far have they pulled it; by what was
+        released alone, so that stopping tells nothing about records.
         """
         degree, penalty = len(messages), self.terms.plan.penalty
         sent, total = self._state.sent, np.sum(messages, axis=0)
@@ -246,15 +235,14 @@ class Participant:
         )
 
     def resend(self, peer: str) -> list[bytes]:
-        """What ``peer`` lacks according to its last hello: its own round's releases and all later
+        """What ``peer`` lacks by its last hello: the releases of its own round and of all later
         ones.
         """
         since = max(1, self._peer_round[peer])
         return [self.message(peer, t) for t in range(since, self.round + 1)]
 
     def resend_recent(self, peer: str) -> list[bytes]:
-        """Whatever ``peer`` can lack in the middle of a job: this round's release and the one
-        before."""
+        """What ``peer`` can lack within a job: this round's release and the one before."""
         return [self.message(peer, t) for t in range(max(1, self.round - 1), self.round + 1)]
 
     def hello(self, peer: str) -> bytes:
@@ -282,13 +270,9 @@ class Participant:
         )
 
     def welcome(self, peer: str, data: bytes) -> bool:
-        """Take a neighbour's hello. A process that is met for the first time must answer this
-        node's challenge: False until it has.
-
-        Its journal must not stand before what this node has of it: that one was rolled back. And a
-        data set may begin with a whole budget, where another one of that name is known to have
-        released something, only if its operator says that nobody is in both: a folder that was
-        lost and made anew remembers nothing.
+        """Take a neighbour's hello; False until a process that is met for the first time has
+        answered this node's challenge. Its journal must not stand before what this node has of
+        it, and a data set begins with a whole budget after another only by its operator's word.
         """
         hello = wire_messages.open_hello(data, self.terms, peer=peer, me=self.name, keys=self._keys)
         self._echoes[peer] = hello.challenge
@@ -327,15 +311,13 @@ class Participant:
         return True
 
     def met(self, peer: str) -> bool:
-        """Whether a process of this neighbour was met. Until then none of its releases is taken:
-        one that overtakes its hello would make the hello look as if its journal had been rolled
-        back."""
+        """Whether a process of this neighbour was met. A release that overtook its hello would make
+        the hello look like a rollback: it is not taken before.
+        """
         return bool(self._lives[peer])
 
     def accept(self, peer: str, data: bytes) -> None:
-        """Take a neighbour's release and remember it; the same one again is no error, another one
-        for the same round is.
-        """
+        """Take and store a neighbour's release; another one for the same round is equivocation."""
         message, _ = wire_messages.open_vector(
             data, self.terms, peer=peer, me=self.name, keys=self._keys
         )
@@ -419,9 +401,7 @@ def check_job(
     source: str,
     budget: Budget,
 ) -> None:
-    """Refuse a job that this node cannot do or may not do: asked before it accepts the job, and
-    again before it begins.
-    """
+    """Refuse what this node cannot or may not do: before it accepts a job, and before it begins."""
     _check_fit(terms, name, training_data, keys)
     if others := journal.sources(training_data.dataset) - {source}:
         raise JournalError(
@@ -434,10 +414,8 @@ def check_job(
 def check_budget(
     terms: JobTerms, name: str, training_data: TrainingData, *, journal: Journal, budget: Budget
 ) -> None:
-    """Refuse a job that would exceed the budget, after all that the data set has released in other
-    jobs.
-
-    The whole job at once: a training that must stop half way has spent its budget for nothing.
+    """Refuse a job that as a whole would exceed the budget, after all other jobs on the data set:
+    one that stops half way has spent its budget for nothing.
     """
     journal.refuse_fresh_budget(name, training_data.dataset, training_data.apart_from)
     already = journal.spent(training_data.dataset, but=terms.job)

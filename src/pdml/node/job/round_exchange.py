@@ -1,12 +1,10 @@
-"""One node's part in a job: it meets its neighbours, does its rounds, and never waits longer than
-the offer allows.
+"""One node's rounds: it meets its neighbours, and never waits longer than the offer allows.
 
-What arrives is handed to `Exchange.answer`, from any thread; what is sent and waited for is yielded
-(`activity`). A release needs no answer: the neighbour's next one says that it has come. Who hears
-nothing for a second says it again as a request. Every request is answered: `OK`, `LATER` (this node
-is not ready; ask again) or `REFUSED` with one sentence. The first two name whom this node waits for
-itself: the one that is gone is named by those, too, who never speak with it. A refused message ends
-the job at both ends; so do a timeout and a stop. The journal keeps what was spent.
+What arrives is handed to `Exchange.answer`, from any thread; what is sent and waited for is
+yielded. A release needs no answer: the next one says that it has come; who hears nothing for a
+second asks. `OK` and `LATER` name whom this node waits for itself: the one that is gone is named by
+those, too, who never speak with it. A refusal ends the job at both ends; so do a timeout and a
+stop.
 """
 
 import threading
@@ -34,9 +32,7 @@ class Stopped(PDMLError):
 
 
 class Exchange:
-    """A participant among its neighbours. ``after_round`` is called after each round with its
-    number.
-    """
+    """A participant among its neighbours; ``after_round`` is called with each round's number."""
 
     def __init__(
         self,
@@ -88,9 +84,7 @@ class Exchange:
 
     @property
     def equivocation(self) -> Equivocation | None:
-        """A neighbour's, if that ended the job: it may come after the last round, when `run` does
-        not raise it any more, and its proof must not be lost.
-        """
+        """A neighbour's, if that ended the job: after the last round `run` does not raise it."""
         return self._failure if isinstance(self._failure, Equivocation) else None
 
     def _fail(self, error: Exception) -> None:
@@ -121,8 +115,9 @@ class Exchange:
     # What this node does, step by step
 
     def run(self) -> Steps[None]:
-        """All rounds that are left, until the last one of every neighbour is here: the statement
-        speaks of it. Raises what ended the job."""
+        """All rounds that are left, and the last one of every neighbour, of which the statement
+        speaks; raises what ended the job.
+        """
         if self.participant.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
@@ -141,9 +136,7 @@ class Exchange:
             raise
 
     def _meet(self) -> Steps[None]:
-        """Say where this node stands, hear where the neighbours do, and hand over what either
-        lacks.
-        """
+        """Say where this node stands, hear where the neighbours do, hand over what either lacks."""
         missing, patience = set(self.participant.neighbours), _FIRST
         limit = self._start_timeout
         deadline = self._until(limit)
@@ -171,8 +164,9 @@ class Exchange:
                     yield from self._deliver({peer: message}, "what was missing")
 
     def _advance(self) -> Steps[tuple[int, dict[str, bytes]]]:
-        """Wait for the neighbours, then commit the next round. They do not need the last one, but
-        they remember it: so that no node can be set back by a round and release another."""
+        """Wait for the neighbours, then commit the next round. They remember the last one: no node
+        can be set back by a round and release another.
+        """
         yield from self._wait(lambda: self.participant.ready)
         with self._lock:
             self._check()
@@ -265,7 +259,6 @@ class Exchange:
         return answers
 
     def _until(self, limit: float) -> float:
-        """The deadline of a wait that begins now."""
         self._awaited_by_peers.clear()
         return self._clock.monotonic() + limit
 
@@ -292,9 +285,7 @@ class Exchange:
             raise self._failure
 
     def _describe(self, peer: str) -> str:
-        """With whom it says it waits for, if these are others alone: who waits for each other has
-        lost what was said between them.
-        """
+        """With whom it waits for, if these are others alone: mutual waits are lost messages."""
         names = set(self._awaited_by_peers.get(peer, "").split(", "))
         others = sorted(names.intersection(self.participant.terms.servers) - {peer})
         if not others or self.participant.name in others:

@@ -1,6 +1,4 @@
-"""The end of a job: this node's statement, from its journal, and every other member's, fetched
-piece by piece from its author, or from whoever has it already.
-"""
+"""The end of a job: this node's statement, and every other member's, fetched piece by piece."""
 
 import json
 from collections.abc import Callable
@@ -141,9 +139,7 @@ def piece(data: bytes, start: int) -> Answer:
 
 
 def is_cut_short(part: bytes, data: bytes, whole: int) -> bool:
-    """Whether ``part``, with which ``data`` ends, is less than `piece` gives: byte by byte a text
-    would take for ever.
-    """
+    """Whether ``part``, with which ``data`` ends, is less than `piece` gives."""
     return not part or (len(part) < CHUNK and len(data) < whole)
 
 

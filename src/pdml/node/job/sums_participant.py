@@ -1,6 +1,4 @@
-"""One exchange of sums at a node: the one row that it sends, masked or not, and what no honest row
-can hold (docs/concepts/sums.md, `mechanisms.masks`).
-"""
+"""One exchange of sums at a node: its row, masked or not, and what no honest row can hold."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""The records of a node: a frozen data set copied into its folder, or made there from a table; and
-what it trains on.
-"""
+"""The records of a node: a frozen data set copied into its folder, or made from a table."""
 
 import os
 import secrets
@@ -48,15 +46,12 @@ class TrainingData:
 def load_training_data(
     study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()
 ) -> TrainingData:
-    """The records of server ``name``, with labels de-biased by each record's own ε.
-
-    ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ;
-    their data sets are its own.
+    """The records of server ``name``, with labels de-biased by each record's own ε; ``before``:
+    hashes of earlier revisions of the study, in which keys and relay alone differ.
 
     Guarantees
     ----------
-    - Records of another study or server, too few records, or an ε that is not on the study's menu
-      are refused.
+    - Records of another study or server, too few records, or an ε off the study's menu are refused.
     - The sensitivity rests on the smallest ε, the labels' own guarantee on the largest.
     """
     manifest = frozen.manifest
@@ -97,8 +92,8 @@ def load_training_data(
 
 
 def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
-    """Without its zeros if the study's encoding makes most of a record zero: public, so that every
-    engine does the same.
+    """Without zeros if most of a record is zero: by public numbers, so that all engines do the
+    same.
     """
     most = (
         len(study.attributes) + 1
@@ -131,8 +126,8 @@ def import_frozen(
     DataError
         If it is no data set of this study and server, or too small.
     InvalidInput
-        If the node has sent something about other records: the same people would have their budget
-        twice.
+        If the node has released something about other records: the same people would have their
+        budget twice.
     """
     records = load_training_data(
         home.study(), home.name, frozen_dataset.open_frozen(folder), before=home.lineage()
@@ -156,8 +151,7 @@ def import_table(
     new_participants: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TrainingData:
-    """Encode a table's rows by the study, in an order that tells nothing, and freeze them in a
-    node's folder.
+    """Encode a table's rows by the study, in random order, and freeze them in a node's folder.
 
     Parameters
     ----------
@@ -184,7 +178,7 @@ def import_table(
     Raises
     ------
     DataError
-        If a row does not fit the study: its number is told, never somebody's label.
+        If a row does not fit the study; it names the row, never somebody's label.
     InvalidInput
         As for `import_frozen`, and if not exactly one ε is given.
 

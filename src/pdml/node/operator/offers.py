@@ -1,6 +1,4 @@
-"""What an operator decides about: the offers of members, their terms and what they cost. The
-running node reads the decisions in its control database.
-"""
+"""What an operator decides about: the offers of members, their terms and what they cost."""
 
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -33,7 +31,7 @@ def offers(home: NodeDirectory) -> list[Attempt]:
     Parameters
     ----------
     home : NodeDirectory
-        The node's folder, `NodeDirectory.open("alice")`.
+        `NodeDirectory.open("alice")`.
 
     Returns
     -------
@@ -49,7 +47,6 @@ def find(home: NodeDirectory, offer: str) -> Attempt:
     Parameters
     ----------
     home : NodeDirectory
-        The node's folder.
     offer : str
         The offer's digest, at least its first 8 digits, or its job's name.
 
@@ -96,20 +93,12 @@ def accept(home: NodeDirectory, offer: str) -> Attempt:
     Parameters
     ----------
     home : NodeDirectory
-        The node's folder.
     offer : str
-        As `find` takes it; the whole digest of the terms that were read
-        (`read_terms`) accepts exactly these.
+        As for `find`, which raises; the digest of the terms that were read accepts exactly these.
 
     Returns
     -------
     Attempt
-        As it waited.
-
-    Raises
-    ------
-    InvalidInput
-        If no such offer waits, or several do.
     """
     return _decide(home, offer, OfferState.ALLOWED, "")
 
@@ -121,19 +110,13 @@ def refuse(home: NodeDirectory, offer: str, why: str = "") -> Attempt:
     ----------
     home : NodeDirectory
     offer : str
-        As `find` takes it.
+        As for `find`, which raises.
     why : str
-        What the other members are told.
+        The reason for the other members.
 
     Returns
     -------
     Attempt
-        As it waited.
-
-    Raises
-    ------
-    InvalidInput
-        If no such offer waits, or several do.
     """
     return _decide(home, offer, OfferState.REFUSED, plain(why, _LONGEST) or "its operator refused")
 
@@ -144,17 +127,11 @@ def stop(home: NodeDirectory) -> str:
     Parameters
     ----------
     home : NodeDirectory
-        The node's folder.
 
     Returns
     -------
     str
-        The job's name.
-
-    Raises
-    ------
-    InvalidInput
-        If the node is in no job.
+        The job's name; `InvalidInput` without a job.
     """
     with closing(ControlDatabase(home.folder)) as control_db:
         current = current_attempt(
@@ -182,9 +159,8 @@ _OTHERS = "other servers"
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One row of the ledger against other servers, as it stands and with the whole job in it.
-
-    ``limit`` is the budget's ε for this row; None where the budget does not speak of it.
+    """One row of the ledger against other servers, before and after the whole job; ``limit`` is the
+    budget's ε for it, if it has one.
     """
 
     before: LedgerRow
@@ -247,12 +223,11 @@ class OfferTerms:
 
 
 def read_terms(home: NodeDirectory, attempt: Attempt) -> OfferTerms:
-    """The terms of an offer that this node was sent.
+    """The terms of an offer, by this node's own study, records and journal.
 
     Parameters
     ----------
     home : NodeDirectory
-        The node's folder.
     attempt : Attempt
         As `find` has it.
 

@@ -1,9 +1,5 @@
-"""What a node has released and spent, and what is left, read from its journal; and the same of
-every member of its study, as each has signed it.
-
-At the end of a job every node holds everybody's statement, which says what the data set behind it
-has spent, in that job and in all before. So any member sees the whole consortium. What a member has
-released since its last statement (in a job that was stopped, say) is not in it.
+"""What a node has released, spent and left, by its journal; and every member, by the statements at
+this node: what was released since a member's last one is not in it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,9 +75,7 @@ class NodeStatus:
     read_at: float  # seconds since 1970
 
     def state_of(self, job: Job) -> str:
-        """What the journal says; but a job that it has not finished runs only if it is the one that
-        the node is in.
-        """
+        """The journal's word; what it has not finished runs only if the node is in it."""
         last = self.attempt
         here = last is not None and last.job == job.job and last.state not in ENDED
         return job.state if here or job.state == JobState.FINISHED else STOPPED
@@ -92,9 +86,7 @@ class NodeStatus:
 
     @property
     def connected(self) -> bool:
-        """By the word of the process that runs now: one that was killed left its last word
-        behind.
-        """
+        """By the process that runs now: one that was killed left its last word behind."""
         return (
             self.running
             and bool(self.connection.get("up"))
@@ -169,23 +161,19 @@ def read_status(home: NodeDirectory, clock: Clock = SYSTEM_CLOCK) -> NodeStatus:
     Parameters
     ----------
     home : NodeDirectory
-        The node's folder, `NodeDirectory.open("alice")`; its process may be running.
+        `NodeDirectory.open("alice")`; its process may be running.
     clock : Clock
         Tells when a certificate is about to end.
 
     Returns
     -------
     NodeStatus
-        A problem with the study or the data is told in it, not raised.
+        With a problem of the study or the data, which is not raised.
 
     Raises
     ------
     JournalError
         If there was a journal and it is gone.
-
-    Examples
-    --------
-    >>> read_status(NodeDirectory.open("alice")).datasets  # doctest: +SKIP
     """
     study, training_data, problem = None, None, ""
     try:
@@ -239,8 +227,7 @@ def _control(
 def _account(
     study: Study, journal: Journal, name: str, training_data: TrainingData | None
 ) -> DataSet:
-    """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
-    are taken to have the largest ε of the menu."""
+    """The ledger of a data set; of one that is gone the labels had the menu's largest ε."""
     unknown = study.terms.server_spec(0, records=1, epsilons=study.menu[-1:])
     flip = training_data.flip() if training_data else unknown.flip(UNSAID)
     spent, classes = journal.spent(name), len(study.classes)
@@ -263,9 +250,7 @@ def _account(
 def next_job(
     study: Study, spec: ServerSpec, flip: LabelFlipped, spent: Sequence[Event]
 ) -> int | None:
-    """The last safe round of another job by the study's plan, after what a data set has spent; None
-    if there is no plan or no budget.
-    """
+    """The last safe round of another job by the study's plan; None without plan or budget."""
     if study.plan is None or study.budget is None:
         return None
     planned = [(flip, *study.plan.events(spec))]
@@ -320,8 +305,7 @@ class ConsortiumStatus:
 
     @property
     def several(self) -> dict[str, tuple[DatasetSpending, ...]]:
-        """The data sets of each member that has more than one, each with a budget of its own: by
-        the word of its operator, without which neither its node nor its neighbours begin one."""
+        """The data sets of members that have several, each with a budget by its operator's word."""
         names = [server.name for server in self.study.servers]
         by_server = {
             name: tuple(dataset for dataset in self.released if dataset.server == name)
@@ -350,20 +334,11 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
     Parameters
     ----------
     home : NodeDirectory
-        Any member's folder, `NodeDirectory.open("alice")`; its process may be running.
+        Any member's, which has joined a study; its process may be running.
 
     Returns
     -------
     ConsortiumStatus
-
-    Raises
-    ------
-    InvalidInput
-        If the node has joined no study.
-
-    Examples
-    --------
-    >>> read_consortium_status(NodeDirectory.open("alice"))  # doctest: +SKIP
     """
     study = home.checked_study()
     statements: list[Statement] = []
@@ -393,7 +368,6 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
 
 
 def latest_statements(study: Study, statements: Iterable[Statement]) -> tuple[DatasetSpending, ...]:
-    """The last word on every data set."""
     last: dict[tuple[str, str], Statement] = {}
     for statement in statements:
         previous = last.get((statement.server, statement.dataset))

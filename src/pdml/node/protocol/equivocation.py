@@ -1,9 +1,5 @@
-"""Proof that a server said two different things: its own signatures, which the study's keys check.
-
-A recipient has the sender's signature on every release that arrived, so it can prove what arrived.
-Two different digests that one sender signed for one job and round prove equivocation. So does one
-that differs from the digest in the sender's own signed statement, and so do two different
-statements on one job.
+"""Proof that a server signed two different things: two digests for one round, one that is not that
+of its own statement, or two statements on one job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +24,6 @@ _DOMAIN = b"pdml evidence 1\0"
 
 
 def read_stored(path: Path) -> bytes:
-    """A proof in a node's folder."""
     try:
         return read_ours(path, DESCRIPTION)
     except OSError as error:
@@ -91,7 +86,6 @@ def verify_evidence(
     *,
     sent_digests: Mapping[str, bytes] | None = None,
 ) -> EquivocationProof:
-    """What evidence proves."""
     evidence = _read(data)
     if evidence.digests and len(evidence.statements) == 1:
         statement = signed_statement.signed_by(

@@ -1,10 +1,8 @@
-"""What the parties of one job must agree on to the letter, and its digest, which every message
-carries: made by `JobTerms.for_study`, for offers, admission, statements, verification and engines
-alike.
-"""
+"""What all parties of a job must agree on to the letter; its digest is in every message."""
 
 import hashlib
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,17 +22,13 @@ from pdml.study.schema import trainable
 from pdml.training import sums_release
 
 FLOATS, UNITS, WORDS = "<f8", "<i8", "<u8"  # what releases are made of: 8 bytes each
+_NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9_-]{1,64}", re.ASCII)
 MOST_NUMBERS = 1 << 19  # of one row of sums: 4 MB, which d = 1022 columns reach
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobTerms:
-    """One job: the study it belongs to, the plan, its members and what they have in common.
-    Everything in it is public.
-
-    Rows follow from the study, and so from its hash: the digest has no more of them than what
-    bounds a message.
-    """
+    """One job, all of it public: study, plan, members, and the study's rows."""
 
     job: str
     study: str  # hash of the study file
@@ -43,12 +37,7 @@ class JobTerms:
     training: TrainingTerms  # of the study: links and rows
 
     def __post_init__(self) -> None:
-        if (
-            not self.job
-            or len(self.job) > 64
-            or not self.job.isascii()
-            or not self.job.replace("-", "").replace("_", "").isalnum()
-        ):
+        if not _NAME.fullmatch(self.job):
             raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
         if not self.rows.menu:
             raise InvalidInput("menu must hold the label ε of the study, got none", setting="menu")
@@ -69,8 +58,8 @@ class JobTerms:
     @classmethod
     @public_terms()
     def for_study(cls, study: Study, plan: TrainingPlan, job: str) -> Self:
-        """The terms of one job under ``study``, whose budget must bound what may be spent; and
-        its plan is the study's, if it has one.
+        """The terms of a job under ``study``, which must have a budget, and whose plan it is if it
+        has one.
         """
         trainable.check_budget(study)
         if study.plan is not None and study.plan != plan:
@@ -99,19 +88,17 @@ class JobTerms:
 
     @property
     def rows(self) -> RowSpec:
-        """What a row is."""
         return self.training.rows
 
     @property
     def links(self) -> Graph:
-        """Who is linked to whom by the study."""
         assert self.training.links is not None
         return self.training.links
 
     @cached_property
     def graph(self) -> Graph:
-        """Who hears whom: along the links; in an exchange of sums everybody hears everybody, and
-        along fewer pairs masks would let one neighbour isolate another.
+        """Who hears whom: along the links; of sums everybody, since masks along fewer pairs would
+        let one neighbour isolate another.
         """
         return Graph.complete(len(self.servers)) if self.sums else self.links
 
@@ -181,12 +168,11 @@ class JobTerms:
     @cached_property
     def norm_cap(self) -> float:
         """A length that no honest release exceeds, up to a chance below 10^-8: ten times the
-        longest optimum plus six σ of noise.
+        longest optimum plus six σ of noise (docs/proofs/solver.md).
 
         The gradient of every J̃_i at 0 is at most |slope| B + |η|/n, and the sum over servers is
-        a-strongly convex, so an optimum is at most n/a times that long. A peer that sends more is
-        broken or hostile; it is not robustness against smaller lies: these can pull an honest
-        server past the cap, which stops before (`release_bound`, docs/proofs/solver.md).
+        a-strongly convex, so an optimum is at most n/a times that long. Smaller lies can pull an
+        honest server past the cap, which stops before (`release_bound`).
         """
         longest = len(self.servers) * self._slope / self.plan.regularization
         return 10 * (longest + self._noise)

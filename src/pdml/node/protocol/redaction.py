@@ -1,8 +1,7 @@
 """What other organisations hear when something goes wrong here: nothing that depends on a record.
 
-An error's text may quote somebody's record, and its kind alone says something: a solve that was not
-certified tells how the un-noised gradient stands. So others hear an error's sentence only where it
-is marked as `public`, and for all else one sentence that never changes. The node's own log has it.
+Text and kind of an error may tell something (a solve that was not certified: how the un-noised
+gradient stands). So others hear it only where it is marked `public`; the node's own log has it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,12 +11,7 @@ from pdml.errors import PDMLError, PeerError, plain
 
 
 def public_message(error: BaseException, name: str) -> str:
-    """What others may hear of an error at the node ``name``.
-
-    Guarantees
-    ----------
-    - Whatever happened inside gives the same sentence: neither text nor kind of the error leaves.
-    """
+    """What others hear of an error at the node ``name``; of all inside the same sentence."""
     if not (isinstance(error, PDMLError) and error.public):
         return f"{name} could not go on: the log of its node says why"
     sentence = plain(str(error))
@@ -45,7 +39,7 @@ def goes_first(job: str, offerer: str) -> str:
 
 @contextmanager
 def public_terms() -> Iterator[None]:
-    """What is refused within it follows from public things alone, so that others may hear why."""
+    """What is refused within it follows from public things alone: others may hear why."""
     try:
         yield
     except PDMLError as error:

@@ -1,8 +1,5 @@
-"""What members ask of each other beside the rounds: the kinds of requests, what stands in them,
-their answers, and the offer of a job.
-
-Each node makes the terms from its own study file: the offer's digest must be that of the same
-terms. A job begins once every member has signed that it accepts.
+"""What members ask of each other, their answers, and the offer of a job. Each node makes the terms
+from its own study; a job begins once every member has signed that it accepts.
 """
 
 from collections.abc import Mapping
@@ -48,8 +45,6 @@ OK, LATER, REFUSED = AnswerState
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a node says to a request."""
-
     state: str
     sentence: str = ""
     messages: list[bytes] = []
@@ -85,8 +80,6 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a member is with a job."""
-
     state: str
     round: int
 
@@ -126,9 +119,7 @@ _TOKEN = 32  # hexadecimal digits of an attempt's name
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a member proposes. ``attempt`` is drawn anew each time, so that nothing said about one
-    counts for another.
-    """
+    """What a member proposes; ``attempt`` is fresh each time."""
 
     version: int = FORMAT.version
     attempt: str

@@ -1,13 +1,8 @@
 """What a node signs at the end of a job: what it sent and heard, and what its data set has spent.
 
-Everything in a statement is noisy or public. The statements of all nodes and the study are enough
-to make the model and its page, and to check them: `pdml.consortium.result_folder`,
-`pdml.consortium.result_folder`.
-`Participant.statement` builds and signs one.
-
-A statement travels and is stored as the domain, 64 bytes of signature, and msgpack. Its length is
-bounded by the terms before anything is read, its signature is checked before anything is parsed,
-and every list has the length that the terms say.
+Everything in it is noisy or public; all statements and the study give the model and its page. It
+travels as the domain, 64 bytes of signature, and msgpack: its length is bounded by the terms before
+anything is read, its signature checked before anything is parsed.
 """
 
 import re
@@ -80,10 +75,7 @@ class EarlierJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The end of a job at one node.
-
-    The digest of the terms follows from ``job``, ``plan`` and the study whose hash is ``study``.
-    """
+    """The end of a job at one node."""
 
     version: int = FORMAT.version
     terms: str  # the digest of the terms
@@ -172,9 +164,7 @@ def open_statement(
     server: str,
     keys: Mapping[str, str],
 ) -> Statement:
-    """Check the statement of ``server`` by itself; `pdml.consortium.result_folder` compares it with
-    others.
-    """
+    """Check the statement of ``server`` by itself; `job_result` compares it with others."""
     if len(data) > most_bytes(terms, server):
         raise PeerError(f"{server} made a statement of {len(data):,} bytes, longer than any may be")
     statement = signed_by(data, server, keys)

@@ -1,10 +1,7 @@
-"""What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never
-pickle.
+"""What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype.
 
-The signature of a hello covers all its fields. That of a release covers its `SignedDigest`: the
-digest of the terms (hence study, job, plan and shape), round, sender, recipient and the payload's
-digest; what else is in it must be what the recipient's own terms say. So whoever has a release can
-keep that without the vector, and still prove what the sender said.
+The signature of a release covers its `SignedDigest` (what else is in it must be what the
+recipient's own terms say): who keeps that without the vector can still prove what the sender said.
 Whatever does not check out raises `PeerError`, which names the sender.
 """
 
@@ -24,15 +21,13 @@ from pdml.node.protocol.job_terms import FLOATS, JobTerms
 
 FORMAT = Format(name="training message", version=1)
 ENVELOPE = 1024  # bytes a message may need beyond its payload
-ANSWERS = (
-    6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
-)
+ANSWERS = 6  # messages of one answer: a hello and the rounds by which neighbours can differ
 
 _DOMAIN = b"pdml training message 1\0"
 
 
-class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vector"):
-    """The release of one round, for one neighbour."""
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How every message between neighbours begins."""
 
     version: int
     terms: str  # their digest
@@ -41,6 +36,11 @@ class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vecto
     round: int
     sender: str
     recipient: str
+
+
+class Vector(Header, frozen=True, tag="vector"):
+    """The release of one round, for one neighbour."""
+
     dtype: str
     shape: tuple[int, int]
     payload: bytes
@@ -59,21 +59,11 @@ class SignedDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     signature: bytes = b""
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
-    """Where a node stands: its last committed round, that release's hash, and what its data set has
-    released over all jobs.
-
-    An old hello must not pass for a rollback: ``life`` is drawn by every process anew, and one that
-    its recipient has not met counts only with the recipient's own ``challenge`` in ``echo``.
+class Hello(Header, frozen=True, tag="hello"):
+    """Where a node stands. An old hello must not pass for a rollback: ``life`` is fresh in every
+    process, and a new one counts only with the recipient's own ``challenge`` in ``echo``.
     """
 
-    version: int
-    terms: str  # their digest
-    study: str
-    job: str
-    round: int
-    sender: str
-    recipient: str
     digest: str  # of the payload of ``round``; "" before the first
     dataset: str  # its alias: nothing that depends on records
     releases: int  # of this data set, this job's included
@@ -95,40 +85,16 @@ def vector(
     terms: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
 ) -> bytes:
     """One release, signed for one neighbour; the same arguments give the same bytes."""
-    return _signed(
-        identity,
-        Vector(
-            FORMAT.version,
-            terms.digest,
-            terms.study,
-            terms.job,
-            t,
-            sender,
-            recipient,
-            terms.dtype,
-            terms.shape,
-            payload,
-        ),
-    )
+    header = (FORMAT.version, terms.digest, terms.study, terms.job, t, sender, recipient)
+    return _signed(identity, Vector(*header, terms.dtype, terms.shape, payload))
 
 
 def hello(
     terms: JobTerms, identity: Identity, *, sender: str, recipient: str, t: int, **position: Any
 ) -> bytes:
     """``position``: the fields that only a `Hello` has."""
-    return _signed(
-        identity,
-        Hello(
-            FORMAT.version,
-            terms.digest,
-            terms.study,
-            terms.job,
-            t,
-            sender,
-            recipient,
-            **position,
-        ),
-    )
+    header = (FORMAT.version, terms.digest, terms.study, terms.job, t, sender, recipient)
+    return _signed(identity, Hello(*header, **position))
 
 
 def encode_vector(values: NDArray[Any], dtype: str = FLOATS) -> bytes:
@@ -142,9 +108,7 @@ def decode_vector(payload: bytes, shape: tuple[int, int], dtype: str = FLOATS) -
 
 
 def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
-    """The longest message about vectors of this shape between these servers: known before anything
-    is parsed.
-    """
+    """The longest message about vectors of this shape between these servers."""
     return 8 * shape[0] * shape[1] + ENVELOPE + 4 * max(map(len, servers))
 
 

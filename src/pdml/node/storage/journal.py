@@ -420,8 +420,8 @@ class Journal:
 
     def begins_fresh(self, dataset: str, apart_from: Set[str] | None) -> bool:
         """Whether nothing was released about a data set, but about another, without the operator's
-        word that nobody is in both: only the operator can know, and says so of all data sets of
-        which something was released by then, and of none that follows.
+        word that nobody is in both: only the operator can know, and says so of all that were
+        released by then.
         """
         used = self.released_datasets()
         fresh = bool(used) and dataset not in used
@@ -429,10 +429,7 @@ class Journal:
 
     def refuse_fresh_budget(self, name: str, dataset: str, apart_from: Set[str] | None) -> None:
         """Refuse the first release of a data set whose people may have spent a budget under
-        another.
-
-        Of any two data sets with releases the later one was asked about: it does not matter which
-        of them was imported, or had a job that only began, first.
+        another, whichever was imported, or had a job that only began, first.
         """
         if self.begins_fresh(dataset, apart_from):
             raise InvalidInput(

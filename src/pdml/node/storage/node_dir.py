@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pdml.clock import SYSTEM_CLOCK, Clock
-from pdml.errors import DataError, InvalidInput, JournalError
+from pdml.errors import DataError, InvalidInput, JournalError, because
 from pdml.files import check_ours, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.node.crypto.hpke import SealingKey
@@ -37,14 +37,8 @@ from pdml.study.schema.validation import ValidationErrors
 if TYPE_CHECKING:
     from pdml.node.job.training_data import TrainingData
 
-CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
-    "node.json",
-    "signing.key",
-    "sealing.key",
-    "naming.key",  # stays when keys are renewed: by its aliases others know the data sets
-    "study.toml",
-    "journal.db",
-)
+CONFIG, STUDY, JOURNAL = "node.json", "study.toml", "journal.db"
+SIGNING, SEALING, NAMING = "signing.key", "sealing.key", "naming.key"
 LOCAL_MODEL = "local_model.json"
 FORMAT = Format(name="node folder", version=1)
 
@@ -91,11 +85,6 @@ class NodeDirectory:
         Returns
         -------
         NodeDirectory
-
-        Raises
-        ------
-        InvalidInput
-            If the name is no name, or the folder exists or cannot be made.
         """
         errors = ValidationErrors()
         errors.name(("name",), name)
@@ -110,12 +99,10 @@ class NodeDirectory:
                 f"{folder} exists already: a node's keys are made once (--renew replaces them)"
             ) from None
         except OSError as error:
-            raise InvalidInput(
-                f"cannot make {folder}: {(error.strerror or str(error)).lower()}"
-            ) from None
+            raise InvalidInput(f"cannot make {folder}: {because(error)}") from None
         home = cls(folder=folder, config=Config(name=name, accept=accept))
-        home._make_keys()
         create_secret(home.path(NAMING), 32)
+        home._make_keys()
         _write(folder, home.config)
         return home
 
@@ -128,10 +115,8 @@ class NodeDirectory:
             content = read_file(path)
             config: Config = decode(content, Config)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise InvalidInput(
-                f"{folder} is no node's folder (`pdml node init` makes one): {path.name}: {reason}"
-            ) from None
+            what = f"no node's folder (`pdml node init` makes one): {path.name}: {because(error)}"
+            raise InvalidInput(f"{folder} is {what}") from None
         except msgspec.DecodeError as error:
             why = FORMAT.refusal_of(content, str(path))
             raise InvalidInput(why or f"{path} is damaged: {error}") from None
@@ -154,11 +139,6 @@ class NodeDirectory:
         Returns
         -------
         NodeDirectory
-
-        Raises
-        ------
-        InvalidInput
-            If the folder is somebody else's.
         """
         home = cls.open(folder)
         if name not in ("", home.name):
@@ -183,20 +163,14 @@ class NodeDirectory:
     # Keys
 
     def _make_keys(self) -> None:
-        card = Card.of(
-            self.name,
-            Identity.create(self.path(SIGNING)),
-            SealingKey.create(self.path(SEALING)).public,
-        )
-        card.save(self.path(f"{self.name}.card"))
+        Identity.create(self.path(SIGNING))
+        SealingKey.create(self.path(SEALING))
+        self.card().save(self.path(f"{self.name}.card"))
 
     def renew_keys(self) -> Path:
-        """New keys and a new card; the old ones are put aside, and the folder they are in now is
-        returned. Others go on to know the data sets by their aliases.
-
-        The node takes part again once the others have agreed on a revision of the study that pins
-        the new card. Data, journal and budgets stay as they are; a job that was not finished cannot
-        be continued.
+        """New keys and a new card; returns the folder with the old ones. The node takes part again
+        under a revision of the study that pins the new card; an unfinished job cannot be
+        continued.
         """
         aside = self.path(f"retired-{secrets.token_hex(4)}")
         aside.mkdir(mode=0o700)
@@ -213,13 +187,7 @@ class NodeDirectory:
         return SealingKey.load(self.path(SEALING))
 
     def shared(self, study: Study) -> dict[str, bytes]:
-        """The secret that this node has with each other one of ``study``, and nobody else has.
-
-        Raises
-        ------
-        InvalidInput
-            If the study pins another key of this node, or one with which nobody has a secret.
-        """
+        """The secret that this node has with each other one of ``study``, and nobody else has."""
         self._must_be_pinned(study)
         key, shared_secrets = self.sealing(), {}
         for server in study.servers:
@@ -240,10 +208,8 @@ class NodeDirectory:
     # The study
 
     def join(self, study: Study, text: str, *, before: tuple[Study, ...] = ()) -> None:
-        """Adopt ``study`` (with the ``text`` of its file); once there is one, only its next
-        revisions are taken.
-
-        ``before`` are earlier revisions that this folder has not seen, oldest first.
+        """Adopt ``study`` (``text``: its file), afterwards only its revisions; ``before``: those
+        that this folder has not seen, oldest first.
         """
         self._must_be_pinned(study)
         trainable.check_budget(study)
@@ -260,9 +226,8 @@ class NodeDirectory:
             and (self.config.data or self.config.begun)
         ):
             raise InvalidInput(
-                f"{self.name} is in the study {now.hash[:12]}...; this one is no revision "
-                "of it in which keys and relay alone "
-                "differ: make another folder for another study"
+                f"{self.name} is in the study {now.hash[:12]}...; this one is no revision of it in "
+                "which keys and relay alone differ: make another folder for another study"
             )
         self.path("studies").mkdir(mode=0o700, exist_ok=True)
         for revision in (*before, study):
@@ -281,19 +246,16 @@ class NodeDirectory:
         before : sequence of Path
             Earlier revisions that this folder has not seen, oldest first.
         accept : str
-            "ask" an operator about each offer, or accept the "study"'s own plan; "" changes
-            nothing.
+            "ask" an operator about each offer, or accept the "study"'s plan; "" changes nothing.
 
         Returns
         -------
         NodeDirectory
-            The folder as it is then.
 
         Raises
         ------
         InvalidInput
-            If the study is not valid, pins other keys, or is no revision of the one that this
-            folder is in.
+            If the study pins other keys, or is no revision of the one that this folder is in.
         """
         text = read_text(file)
         study = Study.from_text(text, str(file))
@@ -307,13 +269,12 @@ class NodeDirectory:
             mismatch = others if entry.signing_key else f"no keys for {self.name}"
             raise InvalidInput(
                 f"the study {study.id} pins {mismatch}: `pdml study add-server` pins those of the "
-                "card "
-                f"with the fingerprint {card.fingerprint}"
+                f"card with the fingerprint {card.fingerprint}"
             )
         if missing := [server.name for server in study.servers if not server.signing_key]:
+            names = ", ".join(missing)
             raise InvalidInput(
-                f"the study {study.id} pins no keys for {', '.join(missing)}: nobody could "
-                "know them"
+                f"the study {study.id} pins no keys for {names}: nobody could know them"
             )
 
     def study(self) -> Study:
@@ -330,9 +291,7 @@ class NodeDirectory:
         return study
 
     def lineage(self) -> tuple[str, ...]:
-        """Hashes of the study's earlier revisions, of which this folder has seen that keys and
-        relay alone changed.
-        """
+        """Hashes of the study's earlier revisions, whose keys and relay alone differed."""
         return _lineage(self.study(), {old.hash: old for old in self._revisions()})
 
     def revision(self, hash: str) -> Study:
@@ -390,13 +349,10 @@ class NodeDirectory:
         return replace(data, apart_from=None if apart_from is None else frozenset(apart_from))
 
     def evidence(self, job: str) -> Path:
-        """Where proofs that a member signed two things in this job are; statements are in the
-        journal.
-        """
+        """The folder of proofs that a member signed two things in this job."""
         return self.path("evidence", job)
 
     def local_model_path(self, job: str) -> Path:
-        """The model for this organisation's own use, after an exchange of sums."""
         return self.path("local-models", job, LOCAL_MODEL)
 
 

@@ -1,8 +1,5 @@
-"""One SQLite file that several threads of a node use: a statement at a time, or a transaction as a
-whole.
-
-A connection that is closed while another thread is inside a statement crashes the process, and a
-transaction that a second thread writes into is nobody's: so everything here passes one lock.
+"""One SQLite file that threads of a node share. Everything passes one lock: closing it within
+another thread's statement crashes the process, and a transaction belongs to one thread.
 """
 
 import os
@@ -103,8 +100,8 @@ class Store:
 
 
 def _create(path: Path) -> None:
-    """For its owner alone; SQLite gives its other files the same mode. A file that exists is never
-    opened here: closing it again would drop every lock that this process holds on it, as POSIX has
-    it."""
+    """For its owner alone. One that exists is never opened here: closing it would drop every lock
+    that this process holds on it, as POSIX has it.
+    """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
