@@ -34,7 +34,7 @@ _PAGE = """
 import sys, time
 from pdml import TrainingPlan
 from pdml.pages.training_page import render
-from pdml.pages.training_text import table_page
+from pdml.pages.table_pages import table_page
 from pdml.simulation.table_training import train_table
 for plan in (TrainingPlan(), TrainingPlan(method="sums", label_noise=5.0, square_noise=9.0)):
     trained = train_table(

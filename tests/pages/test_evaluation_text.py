@@ -11,8 +11,8 @@ from pdml.model.evaluation import Bin, Evaluation
 from pdml.model.model import Model
 from pdml.model.private_evaluation import CountedEvaluation, privacy_charge
 from pdml.pages.charts.training_charts import MOST_COEFFICIENTS, coefficient_figure
-from pdml.pages.evaluation_page import KEEP, evaluation_page
 from pdml.pages.evaluation_text import Assessment
+from pdml.pages.table_pages import KEEP, evaluation_page
 from pdml.pages.training_page import render
 from pdml.training.intervals import Intervals
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pdml.numerics.admm.graph import build
-from pdml.pages.charts import network
-from pdml.pages.charts.network import MOST_LINKS, NAMED_SERVERS, circle, graph_figure
+from pdml.pages.charts import training_charts
+from pdml.pages.charts.training_charts import MOST_LINKS, NAMED_SERVERS, circle, graph_figure
 
 
 def drawn(n, edges, accuracies=None, names=None, places=None):
@@ -88,14 +88,14 @@ def test_the_shape_is_kept():
 @pytest.mark.parametrize("topology", ["random", "ring", "complete", "star", "grid", "small_world"])
 def test_servers_never_hide_each_other(topology):
     graph = build(topology, 24, np.random.default_rng(0))
-    points = network.positions(24, graph.edges)
+    points = training_charts.positions(24, graph.edges)
     apart = np.hypot(*(points[:, None] - points).T) + 1e9 * np.eye(24)
     assert apart.min() > 0.03 * np.ptp(points, axis=0).max()
 
 
 def test_distances_on_paper_are_distances_in_the_graph():
     """A path drawn as a straight line has no stress at all."""
-    points = network.positions(6, [(i, i + 1) for i in range(5)])
+    points = training_charts.positions(6, [(i, i + 1) for i in range(5)])
     apart = np.hypot(*(points[:, None] - points).T)
     hops = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
     np.testing.assert_allclose(apart, hops, atol=1e-2)
@@ -103,4 +103,4 @@ def test_distances_on_paper_are_distances_in_the_graph():
 
 def test_servers_that_cannot_reach_each_other_have_places_too():
     for n, edges in ((4, [(0, 1), (2, 3)]), (1, [])):
-        assert np.isfinite(network.positions(n, edges)).all()
+        assert np.isfinite(training_charts.positions(n, edges)).all()

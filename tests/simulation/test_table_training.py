@@ -18,8 +18,8 @@ from pdml.encoding.maps import Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, MissingValueError, UndeclaredColumns
 from pdml.model.model import Model
+from pdml.pages.table_pages import table_page
 from pdml.pages.training_page import render
-from pdml.pages.training_text import table_page
 from pdml.simulation.demo_training import TESTED, USERS, demo_page, is_demo_model, run_demo
 from pdml.simulation.table_records import CLASSES_LEAK, public_records, read_records, split_test
 from pdml.simulation.table_training import evaluate_table, predict_table, train_table

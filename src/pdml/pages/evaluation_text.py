@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pdml.formatting import numbers
 from pdml.mechanisms.count_release import edges
 from pdml.model.private_evaluation import LEVEL, CountedEvaluation
-from pdml.pages.charts.line_chart import Scale
-from pdml.pages.charts.scatter import plane_figure
+from pdml.pages.charts.plots import Scale, plane_figure
 from pdml.pages.charts.svg import Figure
 
 if TYPE_CHECKING:

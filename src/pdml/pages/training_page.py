@@ -15,7 +15,7 @@ from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
 from pdml.numerics.sums.expected_accuracy import Expectation
-from pdml.pages.charts import network, training_charts
+from pdml.pages.charts import training_charts
 from pdml.pages.charts.svg import Figure
 from pdml.pages.evaluation_text import Assessment
 from pdml.pages.render import document
@@ -149,13 +149,15 @@ class Page:
         names = [row.name for row in self.servers] or [str(i) for i in range(self.n_servers)]
         caption = "Models travel along links only; records never do."
         if self.signed:
-            places = network.circle(self.n_servers)
+            places = training_charts.circle(self.n_servers)
         else:
-            places = [(x, y) for x, y in network.positions(self.n_servers, self.edges).tolist()]
+            places = [
+                (x, y) for x, y in training_charts.positions(self.n_servers, self.edges).tolist()
+            ]
             caption = (
                 "The closer two servers are drawn, the fewer links lie between them. " + caption
             )
-        yield network.graph_figure(names, self.edges, places, accuracies, caption)
+        yield training_charts.graph_figure(names, self.edges, places, accuracies, caption)
 
     def _delta(self) -> float | None:
         """Of the features against other servers, if the ledger tells."""

@@ -111,13 +111,13 @@ def run_demo(
 
 def demo_page(demo: Demo) -> "Page":
     """The page of the demo, beside the same training without privacy."""
-    from pdml.pages import training_text  # not before there is something to draw
+    from pdml.pages import table_pages  # not before there is something to draw
 
     trained, unprotected = demo.private, demo.unprotected
     show_risk = trained.diagnostics and trained.rounds
     risk = float(unprotected.history.risk[-1]) if show_risk else None
     graph = trained.graph
-    return training_text.training_page(
+    return table_pages.training_page(
         trained,
         title="PDML demo: Twonorm",
         lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "

@@ -103,8 +103,8 @@ def evaluate(
     from pdml.model.evaluation import Evaluation
     from pdml.model.model import load_model
     from pdml.model.private_evaluation import privacy_charge
-    from pdml.pages.evaluation_page import evaluation_page
     from pdml.pages.evaluation_text import Assessment
+    from pdml.pages.table_pages import evaluation_page
     from pdml.pages.training_page import write
     from pdml.simulation.table_training import evaluate_privately, evaluate_table
 

@@ -132,8 +132,8 @@ def train_table(
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
     from pdml.cli import column_options, dialogue
     from pdml.errors import UndeclaredColumns
+    from pdml.pages.table_pages import table_page
     from pdml.pages.training_page import write
-    from pdml.pages.training_text import table_page
     from pdml.planning.plan_file import SavedPlan
     from pdml.planning.resolve_plan import AUTO
     from pdml.simulation import table_training
@@ -227,7 +227,7 @@ def _weakness(trained: "TrainingResult") -> Iterator[str]:
 
 def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
     from pdml.cli.render import training_tables
-    from pdml.pages.training_text import assess, measured_on, table_lead
+    from pdml.pages.table_pages import assess, measured_on, table_lead
     from pdml.training.result import INSIDE
 
     totals = training_tables.comparison_rows(trained)

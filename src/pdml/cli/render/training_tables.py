@@ -6,7 +6,7 @@ import numpy as np
 
 from pdml.cli.render import console
 from pdml.pages.evaluation_text import WITHOUT
-from pdml.pages.training_text import remarks
+from pdml.pages.table_pages import remarks
 from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:

@@ -1,18 +1,29 @@
 """The figures of a training: what each shows, on which scale, and in words."""
 
-from collections.abc import Sequence
-from math import isfinite
+from collections.abc import Iterator, Sequence
+from math import cos, isfinite, pi, sin
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.csgraph import shortest_path
 
+from pdml._types import Array
 from pdml.accounting import LedgerRow
 from pdml.accounting.ledger_row import RESTS_ON
 from pdml.accounting.profiles import limit_epsilon
 from pdml.formatting import numbers
-from pdml.pages.charts.line_chart import Chart, Colour, Series, around, from_zero
-from pdml.pages.charts.scatter import Whisker, whisker_figure
-from pdml.pages.charts.svg import Figure
+from pdml.pages.charts.plots import (
+    Chart,
+    Colour,
+    Scale,
+    Series,
+    Whisker,
+    around,
+    from_zero,
+    whisker_figure,
+)
+from pdml.pages.charts.svg import WIDTH, Figure, Mark, mark, point, shortened
 
 if TYPE_CHECKING:
     from pdml.training.intervals import Intervals
@@ -217,3 +228,176 @@ def coefficient_figure(
         f"{numbers.significant(first.value)}, with an interval from "
         f"{numbers.significant(first.low)} to {numbers.significant(first.high)}. {apart}",
     )
+
+
+NAMED_SERVERS = 40  # more names than this cover each other
+MOST_LINKS = 4000  # more lines than this are a grey disc, and a page too large to send
+
+Place = tuple[float, float]
+
+_TALLEST = 280.0  # of the graph, without its scale
+_LONGEST = 18  # characters of a name
+_VIRIDIS = (
+    *("#440154", "#482173", "#433e85", "#38588c", "#2d708e", "#25858e"),
+    *("#1e9b8a", "#2ab07f", "#52c569", "#86d549", "#c2df23", "#fde725"),
+)
+_UNKNOWN = "#d5dbe1"
+_LIGHT = {*_VIRIDIS[7:], _UNKNOWN}  # on these, dark text is read better
+
+
+def circle(n: int) -> list[Place]:
+    """Places for n servers, the first one on top; the same to the last digit everywhere."""
+    turns = [2 * pi * i / n for i in range(n)]
+    return [(sin(turn), cos(turn)) for turn in turns]
+
+
+def graph_figure(
+    names: Sequence[str],
+    edges: Sequence[tuple[int, int]],
+    places: Sequence[Place],
+    accuracies: Sequence[float | None],
+    caption: str,
+) -> Figure:
+    """Draw the servers where ``places`` says, coloured by accuracy if any is known."""
+    finite = [value for value in accuracies if value is not None and isfinite(value)]
+    scale = _accuracy_scale(finite) if finite else None
+    labels = [shortened(name, _LONGEST) for name in names] if len(names) <= NAMED_SERVERS else []
+    spots, tall = _fitted(places, margin=max(24, 3.4 * max(map(len, labels), default=0)))
+    n_links = min(len(edges), MOST_LINKS)
+    visible_edges = [edges[i * len(edges) // n_links] for i in range(n_links)]
+    counts = f"{numbers.count(len(names), 'server')}, {numbers.count(len(edges), 'link')}."
+    if len(visible_edges) < len(edges):
+        counts += f" Of the links, {numbers.count(len(visible_edges))} are drawn."
+    words = counts
+    if finite:
+        ends = f"{numbers.percent(min(finite))} to {numbers.percent(max(finite))}"
+        words += f" Colours are the accuracies of the servers’ own models, {ends}."
+    return Figure(
+        name="graph",
+        heading="Who talks to whom",
+        caption=f"{counts} {caption}",
+        words=words,
+        height=tall + (62 if scale else 0),
+        marks=(
+            _links(spots, visible_edges),
+            *_servers(spots, labels, [_colour(scale, value) for value in accuracies]),
+            *(_legend(scale, tall) if scale else ()),
+        ),
+    )
+
+
+def _fitted(places: Sequence[Place], margin: float) -> tuple[list[Place], float]:
+    """Places on the canvas, as large as they can be without changing the shape, and its height."""
+    lows = [min(place[k] for place in places) for k in (0, 1)]
+    spans = [max(place[k] for place in places) - lows[k] for k in (0, 1)]
+    room = (WIDTH - 2 * margin, _TALLEST - 64)
+    scale = min((room[k] / spans[k] for k in (0, 1) if spans[k] > 1e-9), default=0.0)
+    left, below = (WIDTH - scale * spans[0]) / 2, 26 + scale * spans[1]
+    spots = [(left + scale * (x - lows[0]), below - scale * (y - lows[1])) for x, y in places]
+    return spots, below + 38
+
+
+def _links(spots: Sequence[Place], edges: Sequence[tuple[int, int]]) -> Mark:
+    """All as one path."""
+    width = 1.4 if len(edges) <= 100 else 0.8 if len(edges) <= 1500 else 0.4
+    path = "".join(f"M{point(*spots[i])}L{point(*spots[k])}" for i, k in edges)
+    return mark("path", d=path, class_="link", stroke_width=width)
+
+
+def _servers(spots: Sequence[Place], labels: list[str], colours: list[str]) -> Iterator[Mark]:
+    """Circles, with short names inside and longer ones below."""
+    inside = bool(labels) and max(map(len, labels)) <= 3
+    size = 14.0 if inside else 7.0 if labels else 4.0 if len(spots) <= 200 else 2.5
+    edge = 1.5 if len(spots) <= 200 else 0.3  # of many, wide edges would cover the neighbours
+    for (across, down), colour in zip(spots, colours, strict=True):
+        place = {"cx": across, "cy": down, "r": size, "stroke_width": edge}
+        yield mark("circle", **place, class_="server", fill=colour)
+    for (across, down), label, colour in zip(spots, labels, colours, strict=False):
+        light = " on-light" if colour in _LIGHT else ""
+        style = f"middle inside{light}" if inside else "middle halo"
+        yield mark("text", label, x=across, y=down + (4 if inside else size + 14), class_=style)
+
+
+def _accuracy_scale(accuracies: Sequence[float]) -> Scale:
+    middle, half = (
+        (max(accuracies) + min(accuracies)) / 2,
+        max((max(accuracies) - min(accuracies)) / 2, 0.002),
+    )
+    return Scale(middle - half, middle + half, write=numbers.percent_tick)
+
+
+def _colour(scale: Scale | None, value: float | None) -> str:
+    """ "" is the style sheet's."""
+    if scale is None:
+        return ""
+    if value is None or not isfinite(value):
+        return _UNKNOWN
+    return _VIRIDIS[min(int(len(_VIRIDIS) * scale.share(value)), len(_VIRIDIS) - 1)]
+
+
+def _legend(scale: Scale, top: float) -> Iterator[Mark]:
+    """What the colours mean."""
+    left, wide = 60.0, WIDTH - 120.0
+    step = wide / len(_VIRIDIS)
+    for i, colour in enumerate(_VIRIDIS):
+        yield mark("rect", x=left + i * step, y=top + 4, width=step + 0.5, height=10, fill=colour)
+    for value in scale.ticks():
+        across = left + wide * scale.share(value)
+        yield mark("text", scale.write(value), x=across, y=top + 32, class_="middle")
+    words = "Accuracy of the server’s own model"
+    yield mark("text", words, x=WIDTH / 2, y=top + 52, class_="middle")
+
+
+_STEPS = 60
+
+
+def positions(n: int, edges: Sequence[tuple[int, int]]) -> Array:
+    """(n, 2) coordinates, centred, the longest direction about horizontal; the same input gives the
+    same picture.
+    """
+    if 4 * len(edges) > n * (n - 1) and n > 2:
+        return _circle(n)  # where nearly everybody talks to everybody, distances say nothing
+    if n == 1:
+        return np.zeros((1, 2))
+    hops = _hops(n, edges)
+    weights = 1 / np.where(hops > 0, hops, 1) ** 2
+    np.fill_diagonal(weights, 0)
+    inverse = np.linalg.inv(np.diag(weights.sum(axis=1)) - weights + 1 / n)
+    wanted = weights * hops
+    points = _start(hops)
+    for _ in range(_STEPS):
+        across, up = (column[:, None] - column for column in np.ascontiguousarray(points.T))
+        pull = -wanted / np.sqrt(np.maximum(across * across + up * up, 1e-18))
+        np.fill_diagonal(pull, 0)
+        np.fill_diagonal(pull, -pull.sum(axis=1))
+        points = inverse @ (pull @ points)
+    points -= points.mean(axis=0)
+    return np.asarray(np.where(points[0] > 0, -points, points))  # server 0 on the left and below
+
+
+def _hops(n: int, edges: Sequence[tuple[int, int]]) -> Array:
+    """Links between every two servers; servers that cannot reach each other are drawn one step
+    beyond the farthest pair.
+    """
+    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    adjacency = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    hops = np.asarray(shortest_path(adjacency, directed=False, unweighted=True))
+    reached = np.isfinite(hops)
+    return np.where(reached, hops, hops[reached].max() + 1)
+
+
+def _start(hops: Array) -> Array:
+    """Classical scaling, nudged along a spiral so that servers with the same neighbours do not
+    start on one spot.
+    """
+    squares = hops**2
+    gram = -(squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()) / 2
+    values, vectors = linalg.eigh(gram, subset_by_index=[len(hops) - 2, len(hops) - 1])
+    turn = np.arange(len(hops)) * 2.4
+    nudge = 1e-3 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    return np.asarray(vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 1e-9)) + nudge)
+
+
+def _circle(n: int) -> Array:
+    turn = 2 * np.pi * np.arange(n) / n
+    return np.stack([np.sin(turn), np.cos(turn)], axis=1)

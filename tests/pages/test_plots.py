@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.formatting import numbers
-from pdml.pages.charts.line_chart import Chart, Scale, Series, around, from_zero, round_numbers
+from pdml.pages.charts.plots import Chart, Scale, Series, around, from_zero, round_numbers
 from pdml.pages.charts.svg import WIDTH
 
 VALUES = st.lists(st.floats(0, 1e300) | st.sampled_from([inf, nan, 0.0]), min_size=1, max_size=60)

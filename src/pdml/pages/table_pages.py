@@ -1,4 +1,4 @@
-"""The page of a simulated training: a table's, or one like the demo's."""
+"""The pages of tables: of a simulated training, one like the demo's, or of an evaluation."""
 
 from datetime import UTC, datetime
 from math import isinf
@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdml._version import __version__
+from pdml.accounting import LedgerRow
 from pdml.accounting.kinds import Adversary, Data
 from pdml.formatting import numbers
+from pdml.model.model import read_ledger_rows
+from pdml.model.private_evaluation import CountedEvaluation
 from pdml.pages.charts.training_charts import coefficient_figure
 from pdml.pages.evaluation_text import REFERENCE, Assessment
 from pdml.pages.training_page import Page, ServerRow
 from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:
+    from pdml.model.evaluation import Evaluation
+    from pdml.model.model import Model
     from pdml.training.result import TrainingResult
 
 WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
@@ -133,3 +138,58 @@ def _settings(trained: "TrainingResult", extra_settings: dict[str, str]) -> dict
 def _label_epsilon(trained: "TrainingResult") -> str:
     column, same = trained.epsilon_column, trained.label_epsilon
     return f"column {column}" if column else "inf" if same is None else f"{same:g}"
+
+
+KEEP = (
+    "These figures are computed from the records without noise: whoever is shown them is shown "
+    "something of these people."
+)
+NO_NOISE = "none, these figures are exact"
+
+
+def evaluation_page(
+    model: "Model",
+    evaluation: "Evaluation | CountedEvaluation",
+    *,
+    source: str = "",
+    privacy: dict[str, Any] | None = None,
+) -> Page:
+    """The page of an evaluation.
+
+    Parameters
+    ----------
+    model : Model
+        What was evaluated.
+    evaluation : Evaluation or CountedEvaluation
+        Without noise or with it.
+    source : str
+        The table's name.
+    privacy : dict, optional
+        What the release tells (`pdml.model.private_evaluation.privacy_charge`).
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.training_page.write`.
+    """
+    view = Assessment(evaluation=evaluation)
+    lines: tuple[LedgerRow, ...] = () if privacy is None else tuple(read_ledger_rows(privacy))
+    accuracy = evaluation.accuracy
+    where = f" of {source}" if source else ""
+    on = f"on {numbers.count(evaluation.records, 'record')}{where}"
+    counted = () if privacy is None else (f"The ledger counts {privacy['counted']}.",)
+    return Page(
+        title=f"{model.label or 'A model'}, evaluated",
+        lead=f"How well the model predicts {numbers.count(evaluation.records, 'record')}{where}.",
+        n_servers=1,
+        edges=(),
+        released_accuracy=accuracy if isinstance(accuracy, float) else accuracy.value,
+        accuracy_note=on,
+        assessment=view,
+        doubts=tuple(filter(None, [view.verdict])),
+        keep="" if view.noisy else KEEP,
+        lines=lines,
+        source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
+        notes=counted,
+        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}",
+    )
