@@ -64,10 +64,8 @@ def read(file: Path) -> dict[str, Any]:
     except msgspec.DecodeError:
         answers = None
     if not isinstance(answers, dict):
-        raise DataError(
-            f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, '
-            "got something else"
-        )
+        must = f'{file} must be a JSON object of answers by name, such as {{"age": 34}}'
+        raise DataError(f"{must}, got something else")
     return answers
 
 
@@ -82,26 +80,19 @@ def on_menu(study: Study, epsilon: float) -> int:
 
 def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
     """The ε of each sensitive attribute in millionths, by default what its menu suggests."""
-    menus = {
-        attribute.name: attribute.epsilon
-        for attribute in study.encoder.sensitive
-        if attribute.epsilon
-    }
+    sensitive = study.encoder.sensitive
+    menus = {attribute.name: attribute.epsilon for attribute in sensitive if attribute.epsilon}
     if unknown := [name for name in epsilons if name not in menus]:
         names = quote_names(list(menus)) if menus else "none in this study"
-        raise InvalidInput(
-            f"epsilons must be of sensitive questions ({names}), got one of {unknown[0]!r}",
-            setting="epsilons",
-        )
+        must = f"epsilons must be of sensitive questions ({names})"
+        raise InvalidInput(f"{must}, got one of {unknown[0]!r}", setting="epsilons")
     millionths = {}
     for name, menu in menus.items():
         epsilon = epsilons.get(name, menu.default)
         if not 0 < epsilon < float("inf") or micro(epsilon) not in menu.millionths:
             choices = ", ".join(f"{choice:g}" for choice in menu.menu)
-            raise InvalidInput(
-                f"epsilon of {name!r} must be on its menu ({choices}), got {epsilon:g}",
-                setting="epsilons",
-            )
+            must = f"epsilon of {name!r} must be on its menu ({choices})"
+            raise InvalidInput(f"{must}, got {epsilon:g}", setting="epsilons")
         millionths[name] = micro(epsilon)
     return millionths
 
@@ -132,9 +123,8 @@ def invitation(text: str) -> str:
     """The token of an invitation, bare or at the end of its link; "" for none."""
     token = text.rpartition("#t=")[2].strip()
     if token and not re.fullmatch("[0-9a-f]{32}", token):
-        raise InvalidInput(
-            "token must be 32 hex digits, or a link that ends in #t= and these", setting="token"
-        )
+        must = "token must be 32 hex digits, or a link that ends in #t= and these"
+        raise InvalidInput(must, setting="token")
     return token
 
 

@@ -74,10 +74,7 @@ def prepare(
         study.encode(answers, [(0, micro) for _, micro, _ in draws])  # refuses bad ones first
         if label is None or not 0 <= label < len(study.classes):
             raise InvalidInput(f"label must be the index of one of {len(study.classes)} classes")
-        if micro_epsilon is None or micro_epsilon not in study.epsilon_micro:
-            menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
-            got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"
-            raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {got}")
+        micro_epsilon = answer_rules.on_menu(study, (micro_epsilon or 0) / MILLION)
         memo = memory.draw_once(key, record, label, micro_epsilon, len(study.classes), draws)
         if left := _left(memo, study):  # by another process meanwhile
             return left
@@ -100,10 +97,10 @@ def _refuse_second_draw(
 ) -> None:
     """Refuse where the same person would, or could, be randomised twice."""
     if memo is not None and memo.withdrawn:
-        raise NotDelivered(
-            "Nothing was sent: this report was withdrawn on this device, and the same "
-            "answer is not randomised again."
+        why = (
+            "this report was withdrawn on this device, and the same answer is not randomised again"
         )
+        raise NotDelivered(f"Nothing was sent: {why}.")
     # somebody who lost the link, or somebody else: only they know
     is_anonymous = memo is None and not token and not record
     if is_anonymous and memory.remembers_invitations(study.unkeyed_hash):
@@ -150,10 +147,8 @@ def submit(
     draw = None if memo is None else (memo.id, memo.epsilon, memo.label)
     fits = draw == (report.id, report.epsilon, report.label) and data.isascii()
     if memo is None or not fits or _left(memo, study) not in (b"", data):
-        raise InvalidInput(
-            "a report must be prepared with the same memory before it is sent, got one "
-            "that this memory does not know"
-        )
+        must = "a report must be prepared with the same memory before it is sent"
+        raise InvalidInput(f"{must}, got one that this memory does not know")
     if memo.receipt is None:
         service.require_study(report.study)
         memo = memory.keep(record, msgspec.structs.replace(memo, sent=data.decode("ascii")))
@@ -161,9 +156,8 @@ def submit(
     if isinstance(answer, Problem):
         if memo.receipt is None:  # certainly not stored: whatever is corrected, the draw stays
             memory.keep(record, msgspec.structs.replace(memo, sent=""))
-        raise NotDelivered(
-            f"{service.url} refused the report ({answer.code}): {answer.title}", answer.code
-        )
+        why = f"{service.url} refused the report ({answer.code}): {answer.title}"
+        raise NotDelivered(why, answer.code)
     memory.keep(record, msgspec.structs.replace(memo, receipt=answer))
     return answer
 

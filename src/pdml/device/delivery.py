@@ -36,6 +36,9 @@ _APART = ("/v1/study", "/v1/invitations", "/v1/withdrawals")  # which send no re
 # nothing was acknowledged: the same bytes may be sent again
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
+_OTHER_STUDY = "works for another study, or another version of it"
+_UNSURE = "it may or may not hold the report"
+
 Answer = Receipt | Problem
 
 
@@ -71,23 +74,17 @@ class Delivery:
 
     def require_study(self, study: str) -> None:
         """Refuse a service of another study, before anything about a person is sent to it."""
-        status, body = self._ask("GET", "/v1/study")
+        status, body = self._ask("/v1/study")
         if status != 200:
-            raise NotDelivered(
-                f"{self.url} is no collection service: it answered {status} when asked for "
-                "its study"
-            )
+            why = f"it answered {status} when asked for its study"
+            raise NotDelivered(f"{self.url} is no collection service: {why}")
         if (digest := hashlib.sha256(body).hexdigest()) != study:
-            raise NotDelivered(
-                f"{self.url} works for another study, or another version of it "
-                f"({digest[:12]}..., not {study[:12]}...)",
-                "wrong_study",
-            )
+            hashes = f"({digest[:12]}..., not {study[:12]}...)"
+            raise NotDelivered(f"{self.url} {_OTHER_STUDY} {hashes}", "wrong_study")
 
     def require_admission(self, study: str, token: str) -> None:
         """Refuse, before anything is asked, where a report with this token would not be taken."""
-        request = encode_invitation(token)
-        status, body = self._ask("POST", "/v1/invitations", request, "application/json")
+        status, body = self._ask("/v1/invitations", encode_invitation(token))
         try:
             answer = decode_admission(body)
         except MessageError:
@@ -97,13 +94,11 @@ class Delivery:
             why = f"({answer.code}): {answer.title}"
             raise NotDelivered(f"{self.url} would not take a report now {why}", answer.code)
         if status != 200 or answer.study != study:
-            why = "works for another study, or another version of it"
-            raise NotDelivered(f"{self.url} {why}", "wrong_study")
+            raise NotDelivered(f"{self.url} {_OTHER_STUDY}", "wrong_study")
 
     def withdraw(self, code: str) -> Withdrawn | Problem:
         """Take a report back: the service's word that it is erased, or why it is not."""
-        request = encode_withdrawal(code)
-        status, body = self._ask("POST", "/v1/withdrawals", request, "application/json")
+        status, body = self._ask("/v1/withdrawals", encode_withdrawal(code))
         try:
             answer = decode_withdrawn(body)
         except MessageError:
@@ -111,35 +106,26 @@ class Delivery:
         done = isinstance(answer, Withdrawn) and status == 200 and answer.id == report_id(code)
         refused = isinstance(answer, Problem) and _refuses(status) and _refuses(answer.status)
         if answer is None or not (done or refused):
-            raise NotDelivered(
-                f"{self.url} gave no clear answer: the report may or may not be withdrawn. Try "
-                "again, which is safe"
-            )
+            unsure = "the report may or may not be withdrawn. Try again, which is safe"
+            raise NotDelivered(f"{self.url} gave no clear answer: {unsure}")
         return answer
 
     def send(self, report: bytes) -> Answer:
         """Its receipt, or the problem for which it was refused and certainly not stored."""
-        status, body = self._ask("POST", "/v1/reports", report, "application/json")
+        status, body = self._ask("/v1/reports", report)
         answer = self._answer(report, body)
         if isinstance(answer, Receipt) != (status in (200, 201)):
             self._unclear()
         # the body alone may be anybody's
         if isinstance(answer, Problem) and not (_refuses(status) and _refuses(answer.status)):
-            raise NotDelivered(
-                f"{self.url} may or may not hold the report ({answer.code}): {answer.title} "
-                "Try again later, it will be the same report",
-                answer.code,
-            )
+            why = f"({answer.code}): {answer.title} Try again later, it will be the same report"
+            raise NotDelivered(f"{self.url} may or may not hold the report {why}", answer.code)
         return answer
 
     def send_batch(self, reports: Sequence[bytes]) -> list[Answer]:
         """Deliver many reports: one answer for each, in the same order."""
-        status, body = self._ask(
-            "POST",
-            "/v1/batches",
-            b"".join(report + b"\n" for report in reports),
-            "application/x-ndjson",
-        )
+        batch = b"".join(report + b"\n" for report in reports)
+        status, body = self._ask("/v1/batches", batch, "application/x-ndjson")
         lines = split_batch(body)
         if status != 200:
             answer = self._understood(body)
@@ -151,16 +137,10 @@ class Delivery:
     def _answer(self, report: bytes, line: bytes) -> Answer:
         answer = self._understood(line)
         if isinstance(answer, Receipt):
-            promised = decode_report(report)
-            if (answer.id, answer.study, answer.digest) != (
-                promised.id,
-                promised.study,
-                hashlib.sha256(report).hexdigest(),
-            ):
-                raise NotDelivered(
-                    f"{self.url} gave a receipt for something else than what was sent: it "
-                    "may or may not hold the report"
-                )
+            own, digest = decode_report(report), hashlib.sha256(report).hexdigest()
+            if (answer.id, answer.study, answer.digest) != (own.id, own.study, digest):
+                other = "gave a receipt for something else than what was sent"
+                raise NotDelivered(f"{self.url} {other}: {_UNSURE}")
         return answer
 
     def _understood(self, line: bytes) -> Answer:
@@ -170,30 +150,21 @@ class Delivery:
             self._unclear()
 
     def _unclear(self) -> NoReturn:
-        raise NotDelivered(
-            f"{self.url} gave an answer that is none of a collection service: it may or may "
-            "not hold the report"
-        )
+        foreign = "gave an answer that is none of a collection service"
+        raise NotDelivered(f"{self.url} {foreign}: {_UNSURE}")
 
     def _ask(
-        self, method: str, path: str, body: bytes | None = None, kind: str = ""
+        self, path: str, body: bytes | None = None, kind: str = "application/json"
     ) -> tuple[int, bytes]:
-        headers = (
-            {"Content-Type": kind, "Accept": "application/json"}
-            if kind
-            else {"Accept": "application/json"}
-        )
         why = "it did not answer"
         for attempt in range(self._attempts):
             if attempt:
                 self._clock.sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
             try:
-                status, answer = self._once(method, path, body, headers)
+                status, answer = self._once(path, body, kind)
             except ssl.SSLCertVerificationError as error:
-                raise NotDelivered(
-                    f"{self.url} could not prove who it is: {error.verify_message}; nothing "
-                    "was sent (--ca names an own CA)"
-                ) from None
+                why = f"{error.verify_message}; nothing was sent (--ca names an own CA)"
+                raise NotDelivered(f"{self.url} could not prove who it is: {why}") from None
             except (OSError, HTTPException) as error:
                 self._close()
                 why = f"no answer ({_reason(error)})"
@@ -205,25 +176,23 @@ class Delivery:
         tried = f"{why} after {self._attempts} attempts"
         raise NotDelivered(f"{self.url} could not be reached, {tried}: {later}")
 
-    def _once(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes]:
+    def _once(self, path: str, body: bytes | None, kind: str) -> tuple[int, bytes]:
         if self._open is None:
             host, port = self._parts.hostname or "", self._parts.port
             if self._tls is None:
                 self._open = HTTPConnection(host, port, timeout=_TIMEOUT)
             else:
                 self._open = HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
+        headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": kind})
+        method = "GET" if body is None else "POST"
         self._open.request(method, self._parts.path + path, body, headers)
         response = self._open.getresponse()
         answer = response.read(_MOST_ANSWER + 1)
         if len(answer) > _MOST_ANSWER:
             raise HTTPException("an endless answer")
         if 300 <= response.status < 400:
-            raise NotDelivered(
-                f"{self.url} points elsewhere ({response.status}): give the address where "
-                "the service itself is"
-            )
+            why = f"({response.status}): give the address where the service itself is"
+            raise NotDelivered(f"{self.url} points elsewhere {why}")
         return response.status, answer
 
     def _close(self) -> None:
@@ -245,22 +214,15 @@ def address_of(study: Study, server: str = "") -> str:
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        good = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and (parts.port is None or parts.port > 0)
-        )
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
     if not good or parts.username or parts.query or parts.fragment:
-        raise InvalidInput(
-            f"the address of a service must look like https://alice.example, got {url!r}"
-        )
+        must = "the address of a service must look like https://alice.example"
+        raise InvalidInput(f"{must}, got {url!r}")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise InvalidInput(
-            f"the address must begin with https:// off this machine, got {url!r}: others "
-            "could read your answers on the way"
-        )
+        must = f"the address must begin with https:// off this machine, got {url!r}"
+        raise InvalidInput(f"{must}: others could read your answers on the way")
     return parts
 
 
@@ -268,10 +230,8 @@ def _context(ca: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except (OSError, ssl.SSLError) as error:
-        raise DataError(
-            f"{ca} must hold certificates in PEM form, got a file that cannot be used: "
-            f"{_reason(error)}"
-        ) from None
+        must = f"{ca} must hold certificates in PEM form, got a file that cannot be used"
+        raise DataError(f"{must}: {_reason(error)}") from None
 
 
 def _refuses(status: int) -> bool:

@@ -76,7 +76,6 @@ def randomise(
 
 
 def stream_of(entropy: Callable[[int], bytes]) -> SecureStream:
-    """Draws from so many bytes at a time."""
     return SecureStream(lambda count: np.frombuffer(entropy(8 * count), dtype=np.uint64))
 
 
@@ -113,10 +112,8 @@ class Memory:
         if not (memo.id or memo.withdrawn):
             raise DataError(f"{path} must hold a draw, got none: restore it from a copy")
         if memo.study != study:
-            raise DataError(
-                f"{path} must be about the study {study[:12]}..., got one about "
-                f"{memo.study[:12]}...: restore it from a copy"
-            )
+            must = f"must be about the study {study[:12]}..., got one about {memo.study[:12]}..."
+            raise DataError(f"{path} {must}: restore it from a copy")
         return memo
 
     def draw_once(

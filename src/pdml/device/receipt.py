@@ -116,10 +116,8 @@ def withdraw(
     elif memo is not None and memo.withdrawn:
         raise InvalidInput("this report was withdrawn before: this device remembers nothing else")
     elif memo is None or not memo.sent:
-        raise InvalidInput(
-            "this device remembers no report to this study: name its invitation, its receipt, or "
-            "the record"
-        )
+        name = "name its invitation, its receipt, or the record"
+        raise InvalidInput(f"this device remembers no report to this study: {name}")
     else:
         code, where = memo.code, url
     with Delivery(address_of(study, where), ca=ca) as service:

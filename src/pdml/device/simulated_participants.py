@@ -122,9 +122,8 @@ def fill(
         write_private(path, _lines(origin, study, table, reported, epsilons, entropy), first=True)
     if (existing := _origin(path)) != origin:
         what = "another study" if existing.study != study.hash else "another table or other columns"
-        raise DataError(
-            f"{path} holds reports drawn for {what}: move it away, or name another --outbox"
-        )
+        other = f"{path} holds reports drawn for {what}"
+        raise DataError(f"{other}: move it away, or name another --outbox")
     return origin
 
 
@@ -305,10 +304,8 @@ class SubmittedTable:
         """Raise `NotDelivered` if a report is not stored."""
         if self.tally.undelivered:
             why = f"{self.tally.trouble}; " if self.tally.trouble else ""
-            raise NotDelivered(
-                f"{why}{len(self.tally.undelivered):,} reports are not stored: the same command "
-                "sends them again, unchanged"
-            )
+            count = f"{len(self.tally.undelivered):,} reports are not stored"
+            raise NotDelivered(f"{why}{count}: the same command sends them again, unchanged")
 
 
 def submit_table(
@@ -369,9 +366,8 @@ def submit_table(
     if not label_column:
         raise InvalidInput("--csv needs --label-column: the column of true answers")
     if epsilon_column and epsilon is not None:
-        raise InvalidInput(
-            "--epsilon must be left out beside --epsilon-column: each person has one already"
-        )
+        must = "--epsilon must be left out beside --epsilon-column"
+        raise InvalidInput(f"{must}: each person has one already")
     Delivery(url, ca=ca)  # a bad address is refused before the work
     named = [label_column, *([epsilon_column] if epsilon_column else [])]
     table = read_table(file, [*(attribute.name for attribute in study.attributes), *named])
