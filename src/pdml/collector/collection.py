@@ -37,37 +37,33 @@ class Status:
 
     @property
     def by_epsilon(self) -> dict[str, int]:
-        """Reports by the ε that people chose."""
         return self._sums(lambda epsilon, label: f"{epsilon / 1e6:g}")
 
     @property
     def by_reported_class(self) -> dict[str, int]:
-        """Reports by the class they report, which devices have randomised."""
+        """Reports by the class they report, randomised."""
         return self._sums(lambda epsilon, label: self.study.classes[label])
 
     @property
     def frozen_at(self) -> str:
-        """The hour in which it was frozen; empty before."""
         return hour_text(self.totals.frozen_hour)
 
     @property
     def erased_at(self) -> str:
-        """The hour in which all reports were erased, or ""."""
         return hour_text(self.totals.erased_hour)
 
     @property
     def now(self) -> str:
-        """The hour by the machine's clock."""
         return hour_text(self.hour)
 
     @property
     def latest_hour(self) -> str:
-        """The latest hour at which it was used, or "" if nothing is erased by date."""
+        """The latest hour at which it was used, or empty if nothing is erased by date."""
         return hour_text(self.totals.latest_hour or None)
 
     @property
     def retention(self) -> str:
-        """When they are erased at the latest, or "" if the study does not say."""
+        """When they are erased at the latest, or empty if the study does not say."""
         notice = self.study.notice
         return "" if notice is None else f"{notice.retention:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -78,7 +74,6 @@ class Status:
         return sums
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
         return {
             "study": self.study.hash,
             "server": self.server,
@@ -151,9 +146,8 @@ class Collection:
         if create:
             trainable.check(study)
         if not server and len(study.servers) > 1:
-            raise InvalidInput(
-                f"the study has several servers: say which with --server {study.servers[0].name}"
-            )
+            example = study.servers[0].name
+            raise InvalidInput(f"the study has several servers: say which with --server {example}")
         self.study = study
         self.server = server or study.servers[0].name
         who = collection_id(study, self.server)
@@ -182,7 +176,6 @@ class Collection:
 
     @property
     def now(self) -> datetime:
-        """The machine's date, in UTC."""
         return datetime.fromtimestamp(self.machine.clock.now(), UTC)
 
     @property
@@ -276,9 +269,8 @@ class Collection:
             For an unknown report or a frozen collection.
         """
         if not re.fullmatch("[0-9a-f]{32}", report):
-            raise InvalidInput(
-                f"report must be the 32 lower-case hex digits of a receipt's id, got {report!r}"
-            )
+            must = "report must be the 32 lower-case hex digits of a receipt's id"
+            raise InvalidInput(f"{must}, got {report!r}")
         return self.store.withdraw(hash_id(report))
 
     def purge(self, *, early: bool = False, due: bool = False) -> int:
@@ -310,9 +302,8 @@ class Collection:
           before are copies that this does not reach.
         """
         if early and due:
-            raise InvalidInput(
-                "due must be left out with early, which erases at once", setting="due"
-            )
+            must = "due must be left out with early, which erases at once"
+            raise InvalidInput(must, setting="due")
         if early:
             return self.store.erase(self._hour)
         erased = self.require_clock()
@@ -376,10 +367,8 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
     """
     reports = store.totals().reports
     if reports < min_records:
-        raise DataError(
-            f"the collection holds {reports:,} reports and the study asks for at least "
-            f"{min_records:,}: collect more before freezing it"
-        )
+        least = f"the study asks for at least {min_records:,}: collect more before freezing it"
+        raise DataError(f"the collection holds {reports:,} reports and {least}")
     who = store.collection_id
     writer = FrozenWriter(
         folder,
@@ -407,9 +396,7 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
         store.set_digest(manifest.digest)
     elif totals.digest != manifest.digest:
         shutil.rmtree(folder, ignore_errors=True)
-        raise DataError(
-            f"the data set now has digest {manifest.digest[:12]}, and had "
-            f"{totals.digest[:12]} when it was first exported: "
-            "the database was altered after it was frozen"
-        )
+        digests = f"{manifest.digest[:12]}, and had {totals.digest[:12]} when it was first exported"
+        altered = "the database was altered after it was frozen"
+        raise DataError(f"the data set now has digest {digests}: {altered}")
     return manifest

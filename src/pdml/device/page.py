@@ -43,15 +43,13 @@ def render(study: Study) -> ContributorPage:
 
     Guarantees
     ----------
-    - Only the script and the style inside run, by their hashes; nothing is loaded from anywhere
-      else.
-    - The page can talk to the service it came from only, no form can be submitted by the browser
-      itself, nobody can frame it, and the address it was opened with is told to nobody.
+    - Only the script and the style inside run, by their hashes; nothing is loaded from elsewhere.
+    - The page talks to the service it came from alone, no form can be submitted by the browser,
+      nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     - A study by which nobody may be asked (`pdml.study.participant_notice`) says that it is only
-    tried out.
-    - Of an answer that the study declares sensitive only the randomised one, drawn on the device,
-      is sent or stored.
+      tried out.
+    - Of a sensitive answer only the randomised one, drawn on the device, is sent or stored.
     """
     style = _asset("page.css")
     parts = [_asset(name) for name in _SCRIPTS]

@@ -290,7 +290,6 @@ class SubmittedTable:
 
     @property
     def files(self) -> dict[str, Path]:
-        """By what they hold."""
         kinds = ("reports", "receipts", "failures")
         return {kind: getattr(self, kind) for kind in kinds}
 

@@ -57,7 +57,6 @@ _SECTIONS.globals |= {"RECEIVER": RECEIVER, "OTHERS": OTHERS, "TOGETHER": TOGETH
 
 
 def _read(facts: Facts, *names: str) -> tuple[Section, ...]:
-    """Sections by their files."""
     return tuple(
         read_section(name, _SECTIONS.get_template(f"{name}.md.j2").render(facts=facts))
         for name in names
@@ -99,7 +98,6 @@ class Statement:
         )
 
     def _formulas(self) -> Iterator[str]:
-        """Definition, randomised response, the noise, and how they compose."""
         yield from ("definition", "label_formula")
         if self.facts.sensitive:
             yield "attribute_formula"
@@ -184,10 +182,9 @@ def statement(
     Parameters
     ----------
     study : Study
-        Its terms, `Study.load("study.toml")`.
     result : path, optional
-        A finished training: a model.json, or the folder of a result as `pdml verify` takes it,
-        which is verified first. Without it the statement is about the study's plan and budget.
+        A finished training: a model.json, or the folder of a result, which is verified first.
+        Without it the statement is about the study's plan and budget.
     evaluations : sequence of path
         With a result: what members have released of its model (`pdml node evaluate`), each checked.
     trainings : int
@@ -339,7 +336,6 @@ def _load_result_facts(
 
 
 def _provenance(model: Model, path: Path) -> _Provenance:
-    """Whose model it is, by its file."""
     if "study_hash" not in model.provenance:
         raise InvalidInput(
             f"result must be a model that was trained under a study, got {str(path)!r}, which "

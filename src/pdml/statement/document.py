@@ -16,8 +16,6 @@ TO_FILL_IN = "To be filled in by the controller"
 
 @dataclass(frozen=True)
 class Items:
-    """A list of sentences."""
-
     sentences: tuple[str, ...]
 
 
@@ -53,8 +51,6 @@ Part = str | Items | Sheet | Blank | Exact
 
 @dataclass(frozen=True)
 class Section:
-    """One question, and its answer."""
-
     name: str
     heading: str
     question: str
@@ -151,7 +147,6 @@ def _block(lines: list[str], caption: str) -> Iterator[Part]:
 
 
 def _plain(text: str) -> str:
-    """The text that was escaped, on one line."""
     return _MARK.sub(r"\1", " ".join(text.split()))
 
 
@@ -179,7 +174,6 @@ def to_markdown(document: Document) -> str:
 
 
 def parts_to_markdown(parts: Iterable[Part]) -> str:
-    """Parts of a section, one below the other."""
     return "\n\n".join(map(_part, parts))
 
 

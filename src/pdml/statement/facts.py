@@ -77,7 +77,6 @@ class Spent:
 
     @property
     def simulated(self) -> bool:
-        """Whether the noise came from a seeded generator, which protects nobody."""
         counted = () if self.evaluated is None else self.evaluated.parts
         return "simulated" in (self.source, *(part.source for part in counted))
 
@@ -108,7 +107,6 @@ class Facts:
 
     @property
     def budget(self) -> Budget:
-        """Without a limit where the study has none."""
         return self.study.budget or Budget()
 
     @property
@@ -119,7 +117,6 @@ class Facts:
 
     @property
     def sensitive(self) -> tuple[Attribute, ...]:
-        """The attributes that devices randomise."""
         return tuple(self.study.encoder.sensitive)
 
     @property
@@ -159,7 +156,6 @@ class Facts:
 
     @property
     def rounds(self) -> bool:
-        """Whether the plan trains in rounds."""
         return self.plan is not None and self.plan.method == Method.ROUNDS
 
     @property
@@ -189,24 +185,20 @@ class Facts:
 
     @property
     def controller(self) -> str:
-        """Who answers for the study, with address and contact: `[organiser]`."""
         who = self.study.organiser
         return "" if who is None else f"{who.name}, {who.address}; contact: {who.contact}"
 
     @property
     def data_protection_contact(self) -> str:
-        """Whom people ask about their data: `[organiser]`."""
         who = self.study.organiser
         return "" if who is None else who.for_data_protection
 
     @property
     def purpose(self) -> str:
-        """What the model is for: `[notice]`."""
         return "" if self.study.notice is None else self.study.notice.purpose
 
     @property
     def legal_basis(self) -> str:
-        """On what the processing rests: `[notice]`."""
         return "" if self.study.notice is None else self.study.notice.legal_basis
 
     @property
@@ -219,14 +211,12 @@ class Facts:
 
     @property
     def languages(self) -> str:
-        """In which languages people are asked: `[study] language` and `[[languages]]`."""
         codes = [self.study.language, *(texts.code for texts in self.study.languages)]
         return ", ".join(filter(None, codes))
 
     # Limits and rows
 
     def limited(self, data: str) -> bool:
-        """Whether the budget limits what others learn of it."""
         return data in LIMITED and not isinf(self.budget.limit(data)[0])
 
     def device_limit(self, data: str) -> tuple[float, float] | None:
@@ -265,14 +255,12 @@ class Facts:
         return next(wanted, None)
 
     def coalition(self, data: str, colluding: int) -> LedgerRow | None:
-        """What so many others learn together; None without a plan."""
         rows = (row for row in self.coalitions if row.data == data)
         return next((row for row in rows if row.colluding == colluding), None)
 
     # Names
 
     def question(self, attribute: Attribute) -> str:
-        """How a question is put to people."""
         return self.study.wording.get(attribute.name, Wording()).label or attribute.name
 
     @property
@@ -290,7 +278,6 @@ class Facts:
         return study_summary.subject(data, questions)
 
     def coalition_name(self, k: int) -> str:
-        """So many of the other organisations."""
         if self.others == 1:
             return "the other organisation"
         if k == self.others:
@@ -360,7 +347,6 @@ class Facts:
         ]
 
     def ledger_rows(self) -> Iterator[Cells]:
-        """ε and δ for each piece of data and each adversary."""
         for data in self.kinds:
             for adversary, colluding in self.against:
                 if (row := self.row(data, adversary, colluding)) is not None:
@@ -385,7 +371,6 @@ class Facts:
 
     @property
     def budget_limits(self) -> str:
-        """The same in one line."""
         limits = []
         for data in reversed(LIMITED):
             limit, delta = self.budget.bound(data)
@@ -397,7 +382,6 @@ class Facts:
 
     @property
     def budget_formula(self) -> str:
-        """The same as a formula."""
         limits = []
         for data, name in (("features", "features"), ("label", "labels")):
             limit, delta = self.budget.limit(data)
@@ -420,7 +404,6 @@ class Facts:
         yield "the collecting organisation and any others", *cells
 
     def randomised_coalition_rows(self) -> Iterator[Cells]:
-        """The same of randomised answers."""
         for data in self.kinds[2:]:
             rows = [(self.coalition_name(k), self.coalition(data, k)) for k in self.sizes]
             rows.append(("the collecting organisation and any others", self.row(data, TOGETHER)))
@@ -440,7 +423,6 @@ class Facts:
                 yield whom(adversary, colluding), f"{', '.join(first)} and {last}"
 
     def settings(self) -> Iterator[Cells]:
-        """Of the plan, as it is agreed on in public."""
         settings = {} if self.plan is None else self.plan.to_dict()
         for name, value in settings.items():
             if value is not None:
@@ -463,7 +445,6 @@ class Facts:
         return f"randomised with an ε of {choices}; by whom is said above for each organisation"
 
     def evaluated_rows(self) -> Iterator[Cells]:
-        """What evaluations on other records have spent of these."""
         assert self.spent is not None and self.spent.evaluated is not None
         evaluation = self.spent.evaluated
         for part in evaluation.parts:
@@ -505,7 +486,6 @@ class Facts:
     # Formulas
 
     def label_odds(self) -> Iterator[Cells]:
-        """For every ε of the menu: how often the truth is sent, e^ε and κ."""
         classes = len(self.study.classes)
         for value, micro in zip(self.study.menu, self.study.epsilon_micro, strict=True):
             yield f"{value:g}", *_odds(value, micro, classes), self.label_weight(value)

@@ -174,9 +174,8 @@ async def _take_batch(service: Service, body: bytes) -> tuple[int, _Answers]:
     if not lines:
         raise Refused("malformed", "a batch holds at least one report")
     if len(lines) > MAX_BATCH:
-        raise Refused(
-            "batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}"
-        )
+        most = f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}"
+        raise Refused("batch_too_long", most)
     return 200, [answer for answer, _ in await service.accept(lines)]
 
 
@@ -207,6 +206,7 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> Json
     """The document of the service that collects for ``study`` at ``server``."""
     lines = _TEXT | {"description": f"One report per line, at most {MAX_BATCH}."}
     answers = _TEXT | {"description": "A receipt or a problem per line, in the same order."}
+    health = "Whether the store can commit, shown by a commit."
     paths = {
         "/v1/reports": _post(
             "sendReport",
@@ -241,13 +241,7 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> Json
         ),
         "/v1/study": _get("getStudy", _HASHED, _JSON_TYPE, {}),
         "/": _get("getPage", "The page for contributors.", _HTML_TYPE, _TEXT),
-        "/healthz": _get(
-            "getHealth",
-            "Whether the store can commit, shown by a commit.",
-            _JSON_TYPE,
-            _OBJECT,
-            "storage_unavailable",
-        ),
+        "/healthz": _get("getHealth", health, _JSON_TYPE, _OBJECT, "storage_unavailable"),
         "/metrics": _metrics(),
         "/openapi.json": _get("getDocument", "This document.", _JSON_TYPE, _OBJECT),
     }

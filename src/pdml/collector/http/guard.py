@@ -114,9 +114,8 @@ def _network(text: str) -> Any:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise InvalidInput(
-            f"proxy must be an address or a network such as 10.0.0.0/24, got {text!r}"
-        ) from None
+        must = "proxy must be an address or a network such as 10.0.0.0/24"
+        raise InvalidInput(f"{must}, got {text!r}") from None
 
 
 def _address(host: str) -> Any:
@@ -156,9 +155,8 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("head", "body", "write"):
             if not 0 < getattr(self, name) < inf:  # NaN is no number of seconds either
-                raise InvalidInput(
-                    f"{name} must be a positive number of seconds, got {getattr(self, name)}"
-                )
+                must = f"{name} must be a positive number of seconds"
+                raise InvalidInput(f"{must}, got {getattr(self, name)}")
         for name in ("connections", "per_address"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -235,9 +233,8 @@ class Guard:
             connection.began()
             try:
                 if connection.sent_much and _size(scope) > LARGEST_HEAD:
-                    await self._refuse(
-                        send, "too_large", f"a head may have at most {LARGEST_HEAD} bytes"
-                    )
+                    most = f"a head may have at most {LARGEST_HEAD} bytes"
+                    await self._refuse(send, "too_large", most)
                 elif self.proxies.trusts(connection.peer[0]):
                     await self._forwarded(app, scope, receive_part, send)
                 else:
@@ -252,11 +249,8 @@ class Guard:
         client = self.proxies.client(scope["client"][0], scope["headers"])
         address = group(client)
         if self._busy[address] >= self.limits.per_address:
-            await self._refuse(
-                send,
-                "too_many_requests",
-                f"at most {self.limits.per_address} requests at once from one address",
-            )
+            most = f"at most {self.limits.per_address} requests at once from one address"
+            await self._refuse(send, "too_many_requests", most)
             return
         self._busy[address] += 1
         try:
@@ -284,6 +278,6 @@ def _size(scope: Scope) -> int:
 
 
 def _has_body(scope: Scope) -> bool:
-    return header(scope, b"content-length") not in (b"", b"0") or bool(
-        header(scope, b"transfer-encoding")
-    )
+    if header(scope, b"content-length") not in (b"", b"0"):
+        return True
+    return bool(header(scope, b"transfer-encoding"))

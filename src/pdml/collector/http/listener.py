@@ -70,10 +70,7 @@ class Listener:
     async def _greet(self, wire: socket.socket, connection: "Connection") -> None:
         """The handshake, if there is one; whatever goes wrong in it is the client's affair."""
         limits = self._guard.limits
-        timeouts = {
-            "ssl_handshake_timeout": limits.head,
-            "ssl_shutdown_timeout": limits.write,
-        }
+        timeouts = {"ssl_handshake_timeout": limits.head, "ssl_shutdown_timeout": limits.write}
         try:
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(
@@ -124,7 +121,6 @@ class Connection(asyncio.Protocol):
     # What the application says
 
     def began(self) -> None:
-        """The head of a request is complete."""
         self.reading = True
         self._deadline = self._guard.now + self._guard.limits.body
 
@@ -162,10 +158,8 @@ class Connection(asyncio.Protocol):
         """The server learns that the client is gone; the client learns why."""
         self.reading = False
         self._guard.problems["timeout"] += 1
-        limit = self._guard.limits.body
-        self._transport.write(
-            raw_problem(problem("timeout", f"the body must arrive within {limit:g} seconds"))
-        )
+        must = f"the body must arrive within {self._guard.limits.body:g} seconds"
+        self._transport.write(raw_problem(problem("timeout", must)))
         self.close()
 
     # What the socket says
@@ -231,23 +225,9 @@ class Connection(asyncio.Protocol):
         self._stuck = inf
         self._transport.abort()
 
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._transport.set_write_buffer_limits(high, low)
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else the server asks of a transport, the socket's answers."""
+        return getattr(self.__dict__["_transport"], name)
 
 
 def _make_room(connections: int) -> int:

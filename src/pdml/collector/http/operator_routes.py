@@ -169,10 +169,8 @@ def operator_token(file: Path | None, database: str) -> tuple[Path, str]:
     write_private(file, secrets.token_urlsafe(24) + "\n", first=True)
     secret = _read(file)
     if len(secret) < 16:
-        raise InvalidInput(
-            f"the operator's token in {file} must have at least 16 characters, got "
-            f"{len(secret)}: others could guess it"
-        )
+        must = f"the operator's token in {file} must have at least 16 characters"
+        raise InvalidInput(f"{must}, got {len(secret)}: others could guess it")
     return file, hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -181,10 +179,8 @@ def _read(file: Path) -> str:
     handle = open_ours(file, "the operator's token")
     try:
         if stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
-            raise InvalidInput(
-                f"the operator's token {file} can be read by others: make a new one, or "
-                f"chmod 600 {file}"
-            )
+            bad = f"the operator's token {file} can be read by others"
+            raise InvalidInput(f"{bad}: make a new one, or chmod 600 {file}")
         content = os.read(handle, _LONGEST)
     finally:
         os.close(handle)

@@ -44,11 +44,8 @@ def require_type(scope: Scope, *allowed: bytes) -> None:
     if content_type in allowed:
         return
     if content_type.partition(b";")[0].strip().lower() not in allowed:
-        raise Refused(
-            "unsupported_type",
-            "the content type must be "
-            f"{' or '.join(media_type.decode() for media_type in allowed)}",
-        )
+        types = " or ".join(media_type.decode() for media_type in allowed)
+        raise Refused("unsupported_type", f"the content type must be {types}")
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

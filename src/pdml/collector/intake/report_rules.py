@@ -55,6 +55,7 @@ class Rules:
 
     @classmethod
     def of(cls, study: Study, *, require_tokens: bool) -> "Rules":
+        encoder = study.encoder
         return cls(
             study_hash=study.hash,
             menu=frozenset(study.epsilon_micro),
@@ -65,9 +66,7 @@ class Rules:
             require_tokens=require_tokens,
             codes=tuple(
                 (block, attribute.epsilon.millionths)
-                for attribute, block in zip(
-                    study.encoder.sensitive, study.encoder.blocks, strict=True
-                )
+                for attribute, block in zip(encoder.sensitive, encoder.blocks, strict=True)
                 if attribute.epsilon is not None
             ),
             consents=_consents(study),
@@ -85,18 +84,13 @@ class Rules:
         """Each report's entry, or the first rule it breaks; a bad one harms no other."""
         reason, hour = self.closed_reason(now), int(now // 3600)
         read = [self._read_line(line, hour, reason) for line in lines]
-        entries = [result for result in read if type(result) is Entry]
-        if entries:
-            fine = self._fine([entry.features for entry in entries])
-            if self.codes:
-                coded = self._coded([entry.features for entry in entries])
-                fine = [is_bounded and other for is_bounded, other in zip(fine, coded, strict=True)]
-            if not all(fine):
-                kept = iter(fine)
-                read = [
-                    result if type(result) is Refusal or next(kept) else _outside(result)
-                    for result in read
-                ]
+        features = [result.features for result in read if type(result) is Entry]
+        if features and not all(acceptances := self._accept_features(features)):
+            fine = iter(acceptances)
+            read = [
+                result if type(result) is Refusal or next(fine) else _outside(result)
+                for result in read
+            ]
         return read
 
     def closed_reason(self, now: float) -> Outcome | None:
@@ -105,48 +99,36 @@ class Rules:
             return Outcome.TOO_EARLY
         return Outcome.CLOSED if now >= self.closes else None
 
-    def _fine(self, features: Sequence[bytes]) -> list[bool]:
-        """`acceptable` of each; one alone by a shorter way: NumPy costs more than the sum does."""
+    def _accept_features(self, features: Sequence[bytes]) -> list[bool]:
+        """Whether each is `acceptable`, and every sensitive answer, to the bit, the code of one
+        level at an ε of its menu: nothing else has the bound on its influence.
+        """
         # a signalling NaN must not warn on its way to being refused
         with np.errstate(invalid="ignore"):
-            if len(features) > 1:
-                rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(
-                    len(features), self.width
-                )
-                return list(acceptable(rows, most=ADMITTED).tolist())
-            wide = np.frombuffer(features[0], dtype="<f4").astype(np.float64)
-            return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
-
-    def _coded(self, features: Sequence[bytes]) -> list[bool]:
-        """Whether every sensitive answer is, to the bit, the code of one level at an ε of its menu:
-        nothing else has the bound on its influence.
-        """
-        rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
-        good = np.ones(len(rows), dtype=bool)
+            if len(features) == 1 and not self.codes:  # shorter: NumPy costs more than the sum does
+                wide = np.frombuffer(features[0], dtype="<f4").astype(np.float64)
+                return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
+            rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(-1, self.width)
+            good = acceptable(rows, most=ADMITTED)
         for block, menu in self.codes:
             good &= device_encoding.match_epsilons(block, menu, rows) > 0
         return list(good.tolist())
 
     def _read_line(self, line: bytes, hour: int, reason: Outcome | None) -> Entry | Refusal:
         if len(line) > self.max_report:
-            return Refusal(
-                "too_large", f"a report has at most {self.max_report} bytes, got {len(line)}"
-            )
+            why = f"a report has at most {self.max_report} bytes, got {len(line)}"
+            return Refusal("too_large", why)
         try:
             report = decode_report(line)
         except MessageError as error:
             return Refusal(error.code, str(error))
         id = report.id
         if report.study != self.study_hash:
-            return Refusal(
-                "wrong_study",
-                f"this service collects for the study with hash {self.study_hash}",
-                id,
-            )
+            own = f"this service collects for the study with hash {self.study_hash}"
+            return Refusal("wrong_study", own, id)
         if report.epsilon not in self.menu:
-            return Refusal(
-                "epsilon_not_on_menu", f"epsilon must be one of {sorted(self.menu)} millionths", id
-            )
+            must = f"epsilon must be one of {sorted(self.menu)} millionths"
+            return Refusal("epsilon_not_on_menu", must, id)
         if report.label >= self.classes:
             return Refusal("bad_label", f"label must be in 0 ... {self.classes - 1}", id)
         consent = self.consents.get((report.consent, report.consent_version))
@@ -161,11 +143,8 @@ class Rules:
         except MessageError as error:
             return Refusal(error.code, str(error), id)
         if len(features) != 4 * self.width:
-            return Refusal(
-                "bad_features",
-                f"features must have {self.width} entries, got {len(features) // 4}",
-                id,
-            )
+            must = f"features must have {self.width} entries, got {len(features) // 4}"
+            return Refusal("bad_features", must, id)
         digest = sha256(line).digest()
         return Entry(
             hash_id(id),

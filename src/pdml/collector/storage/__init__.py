@@ -27,9 +27,8 @@ def open_store(
         keys = keys or Path(f"{collection_id.study_id}-{collection_id.server}.keys").absolute()
         return PostgresStore(database, collection_id, keys=keys, create=create, machine=machine)
     if "://" in database:
-        raise InvalidInput(
-            f"db must be a file or postgresql://..., got {database.partition('://')[0]}://..."
-        )
+        scheme = database.partition("://")[0]
+        raise InvalidInput(f"db must be a file or postgresql://..., got {scheme}://...")
     with extras.needed("collect"):
         from pdml.collector.storage.sqlite import SqliteStore
 

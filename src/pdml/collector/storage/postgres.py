@@ -137,10 +137,8 @@ class PostgresStore(Store):
             db.execute("SET client_min_messages = error")
             (fsync,) = db.execute("SHOW fsync").fetchone() or ("",)
             if fsync != "on":
-                raise InvalidInput(
-                    "the PostgreSQL server runs with fsync = off: it would forget "
-                    "acknowledged reports in a power cut"
-                )
+                why = "it would forget acknowledged reports in a power cut"
+                raise InvalidInput(f"the PostgreSQL server runs with fsync = off: {why}")
         except BaseException:
             db.close()
             raise

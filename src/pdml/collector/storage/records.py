@@ -157,10 +157,8 @@ def require_changeable(state: State, what: str) -> None:
 
 
 def no_collection(where: str) -> InvalidInput:
-    return InvalidInput(
-        f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` "
-        "make one"
-    )
+    makers = "`pdml collect serve` and `pdml collect invite` make one"
+    return InvalidInput(f"there is no collection in {where}: {makers}")
 
 
 def check_identity(version: int, identity: Sequence[Any], own: CollectionId, where: str) -> None:
@@ -169,16 +167,13 @@ def check_identity(version: int, identity: Sequence[Any], own: CollectionId, whe
         raise InvalidInput(why)
     stored = CollectionId(**dict(zip(COLUMNS.split(", "), identity, strict=True)))
     if stored.study_hash != own.study_hash:
-        raise InvalidInput(
-            f"{where} holds reports of study {stored.study_id!r} with hash "
-            f"{stored.study_hash[:12]}, not of {own.study_id!r} with "
-            f"hash {own.study_hash[:12]}: a changed study needs its own "
-            "database"
-        )
+        other = f"{stored.study_id!r} with hash {stored.study_hash[:12]}"
+        this = f"{own.study_id!r} with hash {own.study_hash[:12]}"
+        why = f"{where} holds reports of study {other}, not of {this}"
+        raise InvalidInput(f"{why}: a changed study needs its own database")
     if stored.server != own.server:
-        raise InvalidInput(
-            f"{where} is the collection of server {stored.server!r}, not of {own.server!r}"
-        )
+        why = f"{where} is the collection of server {stored.server!r}, not of {own.server!r}"
+        raise InvalidInput(why)
 
 
 def decide_by_id(

@@ -107,10 +107,8 @@ class KeyRing:
     def check_head(self, number: int, handle: int) -> None:
         """Refuse a file that is not this collection's."""
         if os.pread(handle, _COMMITTED_OFFSET, 0) != self.head(number):
-            raise DataError(
-                f"{self.path(number)} holds no keys of this collection: it was damaged or put "
-                "there from elsewhere"
-            )
+            other = f"{self.path(number)} holds no keys of this collection"
+            raise DataError(f"{other}: it was damaged or put there from elsewhere")
 
     def begin(self) -> None:
         """If it never comes to `commit`, what was taken is open until a later transaction asks."""
@@ -261,9 +259,8 @@ class _LockedKeyFile:
         first, last = self._base + self.committed_slots, self._base + (1 << _BITS) - 1
         used_numbers = sorted(number for number in used(first, last) if first <= number <= last)
         if used_numbers and used_numbers[-1] >= self.next:
-            raise StorageUnavailable(
-                f"{self._path} is an old copy: the database holds reports whose keys are not in it"
-            )
+            old = f"{self._path} is an old copy"
+            raise StorageUnavailable(f"{old}: the database holds reports whose keys are not in it")
         self._is_current = True
         start = self.committed_slots
         for spot in (*(number - self._base for number in used_numbers), self.issued_slots):
@@ -317,9 +314,8 @@ def _prepare(folder: Path, ring: str, fresh: bool, disk: KeyDisk) -> None:
         for path in (name, *folder.glob("*.keys")):
             check_ours(path, _FILE)
         if read_ours(name, _FILE).decode("ascii") != ring:
-            raise InvalidInput(
-                f"{folder} holds the keys of another collection: each needs a folder of its own"
-            )
+            other = f"{folder} holds the keys of another collection"
+            raise InvalidInput(f"{other}: each needs a folder of its own")
         if stat.S_IMODE(folder.stat().st_mode) & 0o077:
             with suppress(OSError):  # a read-only disk
                 folder.chmod(0o700)
