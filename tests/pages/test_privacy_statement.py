@@ -343,7 +343,7 @@ def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
     assert changed(before, statement(study, other)) == {TRUST}
     lines = json.loads(path.read_text())["privacy"]["rows"]
     fewer = altered(path, tmp_path / "m.json", privacy__rows=lines[:6])
-    with pytest.raises(DataError, match=r"a ledger of 15 lines.*answer: status"):
+    with pytest.raises(DataError, match=r"a ledger of 15 rows.*answer: status"):
         statement(study, fewer)
 
 

@@ -132,11 +132,7 @@ class Statement:
     def text(self, form: str) -> str:
         """What a file holds: "html", "markdown" or "registry"."""
         _validate.choice("format", form, tuple(FILES))
-        return {
-            "html": lambda: self.html,
-            "markdown": lambda: self.markdown,
-            "registry": lambda: self.registry_text,
-        }[form]()
+        return self.registry_text if form == "registry" else str(getattr(self, form))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -222,17 +218,12 @@ def statement(
     _validate.integer("trainings", trainings, low=1, high=MOST_JOBS, why=why)
     if result is None:
         if evaluations:
-            raise InvalidInput(
-                "evaluations must be left out without a result: they are about its model",
-                setting="evaluations",
-            )
+            must = "evaluations must be left out without a result: they are about its model"
+            raise InvalidInput(must, setting="evaluations")
         return Statement(_forecast_facts(study, trainings), published)
     if trainings != 1:
-        raise InvalidInput(
-            f"trainings must be left out with a result, got {trainings}: its ledger says itself "
-            "what it counts",
-            setting="trainings",
-        )
+        must = f"trainings must be left out with a result, got {trainings}"
+        raise InvalidInput(f"{must}: its ledger says itself what it counts", setting="trainings")
     return Statement(_load_result_facts(study, result, evaluations), published)
 
 
@@ -240,11 +231,9 @@ def _forecast_facts(study: Study, trainings: int) -> Facts:
     """What so many trainings by the study's plan spend at worst, at the δ of its budget."""
     if study.plan is None:
         if trainings > 1:
-            raise InvalidInput(
-                f"trainings must be left out for the study {study.id}, got {trainings}: it leaves "
-                "the plan to each job, so that nothing is known of what a training spends",
-                setting="trainings",
-            )
+            must = f"trainings must be left out for the study {study.id}, got {trainings}"
+            why = "it leaves the plan to each job: nothing is known of what a training spends"
+            raise InvalidInput(f"{must}: {why}", setting="trainings")
         return Facts(study=study, plan=None)
     facts = Facts(study=study, plan=study.plan, trainings=trainings)
     whole = trainable.worst_case_ledger(study, study.plan, trainings)
@@ -295,18 +284,14 @@ def _load_result_facts(
         path, verified, last_digits = path / MODEL, True, MODEL in verification.unchecked
     model = load_model(path)
     if model.local:
-        raise InvalidInput(
-            f"result must be a model that was released, got the local model of {model.local}: "
-            "it is made of exact sums and must not be shared",
-            setting="result",
-        )
+        must = f"result must be a model that was released, got the local model of {model.local}"
+        why = "it is made of exact sums and must not be shared"
+        raise InvalidInput(f"{must}: {why}", setting="result")
     provenance = _provenance(model, path)
     if provenance.study_hash != study.hash:
-        raise InvalidInput(
-            f"result must be of the study {study.id} with the hash {study.hash}, got a model of "
-            f"{provenance.study_hash}: another study, or another revision of this one",
-            setting="result",
-        )
+        must = f"result must be of the study {study.id} with the hash {study.hash}"
+        other = f"{provenance.study_hash}: another study, or another revision of this one"
+        raise InvalidInput(f"{must}, got a model of {other}", setting="result")
     servers = provenance.servers
     by = provenance.labels_randomised_by or [UNSAID] * len(servers)
     before = provenance.earlier_releases or [0] * len(servers)
@@ -337,11 +322,8 @@ def _load_result_facts(
 
 def _provenance(model: Model, path: Path) -> _Provenance:
     if "study_hash" not in model.provenance:
-        raise InvalidInput(
-            f"result must be a model that was trained under a study, got {str(path)!r}, which "
-            "names none",
-            setting="result",
-        )
+        must = "result must be a model that was trained under a study"
+        raise InvalidInput(f"{must}, got {str(path)!r}, which names none", setting="result")
     try:
         provenance = msgspec.convert(model.provenance, _Provenance)
     except msgspec.ValidationError as error:
@@ -363,18 +345,14 @@ def _checked(facts: Facts, path: Path) -> Facts:
     rows = [(row.data, row.adversary) for row in facts.rows]
     wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]
     if sorted(rows) != sorted(wanted):
-        raise DataError(
-            f"{str(path)!r} must hold a ledger of {len(wanted)} lines, for each of "
-            f"{', '.join(facts.kinds)}"
-        )
+        must = f"must hold a ledger of {len(wanted)} rows, for each of {', '.join(facts.kinds)}"
+        raise DataError(f"{str(path)!r} {must}")
     # Where all coalitions learn the same the file says it once.
+    rows_of_others = [row for row in facts.rows if row.adversary == OTHERS]
     coalitions = facts.coalitions or tuple(
-        replace(row, colluding=k)
-        for row in facts.rows
-        for k in facts.sizes
-        if row.adversary == OTHERS
+        replace(row, colluding=k) for row in rows_of_others for k in facts.sizes
     )
     selection = tuple(row for row in coalitions if row.colluding in facts.sizes)
     if len(selection) != len(facts.kinds) * len(facts.sizes):
-        raise DataError(f"{str(path)!r} must hold a line for every number of colluding servers")
+        raise DataError(f"{str(path)!r} must hold a row for every number of colluding servers")
     return replace(facts, coalitions=selection)

@@ -92,11 +92,9 @@ class Document:
     @property
     def blanks(self) -> tuple[str, ...]:
         """What the controller must fill in, each once, in the order of the document."""
-        every = (*self.sections, *self.dpia, *self.appendix)
-        names = (
-            part.what for section in every for part in section.parts if isinstance(part, Blank)
-        )
-        return tuple(dict.fromkeys(names))
+        sections = (*self.sections, *self.dpia, *self.appendix)
+        parts = (part for section in sections for part in section.parts)
+        return tuple(dict.fromkeys(part.what for part in parts if isinstance(part, Blank)))
 
 
 # Read: headings, paragraphs, lists, tables below a bold caption, quotes to fill in, fenced lines

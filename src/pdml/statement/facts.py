@@ -176,10 +176,8 @@ class Facts:
     def untrainable(self) -> tuple[str, ...]:
         """Why the software refuses to train under the study, by its budget and its plan."""
         hopeless = self.spent is None and not self.within
-        mistakes = (
-            trainable.mistakes(self.study) if hopeless else trainable.budget_mistakes(self.study)
-        )
-        return tuple(sentence for _, sentence in mistakes)
+        find_mistakes = trainable.mistakes if hopeless else trainable.budget_mistakes
+        return tuple(sentence for _, sentence in find_mistakes(self.study))
 
     # What only the controller can say, as far as the study does; "" leaves a blank
 
@@ -255,8 +253,8 @@ class Facts:
         return next(wanted, None)
 
     def coalition(self, data: str, colluding: int) -> LedgerRow | None:
-        rows = (row for row in self.coalitions if row.data == data)
-        return next((row for row in rows if row.colluding == colluding), None)
+        wanted = (data, colluding)
+        return next((row for row in self.coalitions if (row.data, row.colluding) == wanted), None)
 
     # Names
 
@@ -332,29 +330,20 @@ class Facts:
             menu, data = _menu(attribute), randomized_attributes.named(attribute.name)
             tables.append((self.subject(data), menu.menu, menu.millionths, attribute.choices))
             suggested.append(menu.default)
-        return [
-            (
-                name,
-                [
-                    (
-                        f"{value:g}" + (" (suggested)" if value == default else ""),
-                        study_summary.meaning(micro, choices),
-                    )
-                    for value, micro in zip(values, millionths, strict=True)
-                ],
-            )
-            for (name, values, millionths, choices), default in zip(tables, suggested, strict=True)
-        ]
+        menus = []
+        for (name, values, millionths, choices), default in zip(tables, suggested, strict=True):
+            names = (f"{value:g}" + " (suggested)" * (value == default) for value in values)
+            meanings = (study_summary.meaning(micro, choices) for micro in millionths)
+            menus.append((name, list[Cells](zip(names, meanings, strict=True))))
+        return menus
 
     def ledger_rows(self) -> Iterator[Cells]:
         for data in self.kinds:
             for adversary, colluding in self.against:
                 if (row := self.row(data, adversary, colluding)) is not None:
-                    subject = title(self.subject(data, adversary))
+                    names = title(self.subject(data, adversary)), whom(adversary, colluding)
                     delta = "–" if isinf(row.epsilon) else numbers.delta(row.delta)
-                    sure = how_sure(row)
-                    against = whom(adversary, colluding)
-                    yield subject, against, epsilon(row), delta, sure, row.reason
+                    yield *names, epsilon(row), delta, how_sure(row), row.reason
 
     def budget_rows(self) -> Iterator[Cells]:
         """The most that the study allows: a limit is one point of a profile, a row all of it."""
@@ -375,9 +364,8 @@ class Facts:
         for data in reversed(LIMITED):
             limit, delta = self.budget.bound(data)
             bound = f"ε of at most {limit:g} with δ = {numbers.delta(delta)}"
-            limits.append(
-                f"{self.subject(data)}: {'no limit by the budget' if isinf(limit) else bound}"
-            )
+            bound = "no limit by the budget" if isinf(limit) else bound
+            limits.append(f"{self.subject(data)}: {bound}")
         return f"{'; '.join(limits)}, against {self.budget.whom}"
 
     @property
@@ -516,7 +504,7 @@ class Facts:
         weights = [
             (coded_rows.weight(menu.millionths[0], len(attribute.choices)), menu.menu[0])
             for attribute in self.sensitive
-            for menu in [_menu(attribute)]
+            if (menu := attribute.epsilon) is not None
         ]
         most, value = max(weights, default=(0.0, inf))
         return (numbers.significant(most), f"{value:g}") if weights else None
