@@ -225,9 +225,23 @@ class Connection(asyncio.Protocol):
         self._stuck = inf
         self._transport.abort()
 
-    def __getattr__(self, name: str) -> Any:
-        """Whatever else the server asks of a transport, the socket's answers."""
-        return getattr(self.__dict__["_transport"], name)
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
 
 
 def _make_room(connections: int) -> int:
