@@ -1,7 +1,4 @@
-"""How well a model predicts records whose true labels are known: the figures, and what to hold them
-against. Computed without noise, so that whoever shows them shows the records: `private_evaluation`
-is the way to release them.
-"""
+"""How well a model predicts records whose true labels are known, without noise: for own use."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +29,7 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How a model does on labelled records. Computed without noise: do not publish.
+    """How a model does on labelled records. Computed without noise: do not publish it.
 
     Attributes
     ----------
@@ -41,16 +38,13 @@ class Evaluation:
     confusion : array of shape (K, K)
         How many records of class k were predicted as class l.
     auc : float, optional
-        The chance that of two records of different classes the right one has the higher score; of
-        more than two classes the mean of each against the rest. None where only one class is there.
+        Of more than two classes the mean of each against the rest; None with one class alone.
     log_loss : float
-        The mean of -ln of the probability that the true class was given.
+        The mean of -ln of the probability of the true class.
     calibration_error : float
-        Expected calibration error: how far the share of right predictions lies from how sure the
-        model was, on average over `reliability`.
+        Expected calibration error over `reliability`.
     reliability : tuple of Bin
-        How often the model was right where it was about equally sure; bins without records are
-        left out.
+        How often the model was right where it was about equally sure, without empty bins.
     """
 
     classes: tuple[Any, ...]
@@ -72,7 +66,7 @@ class Evaluation:
 
     @property
     def majority(self) -> float:
-        """Of the majority-class baseline: whoever stays below has learnt nothing."""
+        """The accuracy of the majority-class baseline: a model below it has learnt nothing."""
         return float(self.confusion.sum(axis=1).max() / self.records)
 
     @property
@@ -88,13 +82,7 @@ class Evaluation:
         return tuple(float(hit / of) if of else None for hit, of in zip(right, totals, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values.
-
-        Returns
-        -------
-        dict
-            For JSON.
-        """
+        """All of it as plain values for JSON."""
         return {
             "records": self.records,
             "classes": list(self.classes),

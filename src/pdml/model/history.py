@@ -1,4 +1,4 @@
-"""What happened round by round, as far as it is told; a node needs it and no scikit-learn."""
+"""What happened round by round; a node needs it and no scikit-learn."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,11 +24,8 @@ _LOGARITHMIC = ("noise", "consensus")
 
 @dataclass(frozen=True)
 class History:
-    """What happened round by round; every field is (T,).
-
-    ``risk`` (the corrected empirical risk of the average release) is a diagnostic computed from the
-    records and covered by no guarantee; NaN unless it was asked for. The other fields are functions
-    of releases and public settings.
+    """What happened round by round; every field is (T,). All but ``risk`` are functions of releases
+    and public settings; that is computed from the records, NaN unless it was wanted.
     """
 
     risk: Array

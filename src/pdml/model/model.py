@@ -1,10 +1,7 @@
-"""What leaves the system: a linear model with everything a reader needs to judge it, as one JSON
-file.
+"""What leaves the system: a linear model with all that a reader needs to judge it, as a JSON file.
 
-The coefficients are a function of the servers' noisy releases (the average of the last ones, or the
-model that their total tells), so the file is post-processing of what the other servers saw anyway
-and spends nothing more. A local model is none of these: it is made of exact sums, is marked as
-such, and is written for its owner alone.
+It is post-processing of what the other servers saw anyway and spends nothing more. A local model is
+made of exact sums instead, is marked as such, and is written for its owner alone.
 """
 
 import json
@@ -49,8 +46,6 @@ class Features:
 class Model:
     """A trained classifier, and everything its file says: these fields in this order are the file.
 
-    Rows are scaled and clipped as in training, one by one, before they meet the coefficients.
-
     Attributes
     ----------
     classes : tuple
@@ -64,17 +59,15 @@ class Model:
     fit_intercept : bool
         Whether a constant 1 is added to every row.
     feature_names : tuple of str
-        Of the d features, where they are known.
+        Of the d features, where they have names.
     label : str, optional
         The label column's name, if the data was a table.
     encoder : dict, optional
-        How columns become features: `pdml.encoding.encoder.Encoder.to_dict`. None: rows of numbers
-        are taken as they are.
+        How columns become features: `pdml.encoding.encoder.Encoder.to_dict`. None: rows of numbers.
     plan, privacy, provenance : dict
         What was agreed, what was spent, and where it comes from.
     expected : Expectation, optional
-        How good the model is by what was released alone, where that tells: after one exchange of
-        sums, with 80% intervals.
+        How good the model is by what was released alone, with 80% intervals; after sums only.
     local : str
         The server for whose own use the model was made of its exact sums: do not publish it. Empty
         for a model that was released.
@@ -107,9 +100,7 @@ class Model:
         return np.hstack([self.coefficients, self.intercepts[:, None]])
 
     def rows(self, x: Any) -> Matrix:
-        """Records as the weights meet them: scaled, with their constant, none longer than the norm
-        bound.
-        """
+        """Records as the weights meet them: scaled, with their constant, clipped to the bound."""
         return self.pipeline.rows(self.features(x).matrix)[0]
 
     @cached_property
@@ -160,11 +151,6 @@ class Model:
     def save(self, path: str | Path) -> None:
         """Write the model as JSON, usually model.json; an interrupted write leaves no half file.
 
-        Parameters
-        ----------
-        path : str or path
-            The file; one that is there is replaced.
-
         Guarantees
         ----------
         - A local model (usually local_model.json) can be read by its owner alone: mode 0600.
@@ -172,28 +158,14 @@ class Model:
         self.write(path, self.to_bytes())
 
     def write(self, path: str | Path, data: bytes) -> None:
-        """Write bytes that were made of the model, under the same guarantees as `save`.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-        data : bytes
-            All that it is to hold.
-        """
+        """Write bytes that were made of the model, under the same guarantees as `save`."""
         if self.local:
             write_private(path, data)
         else:
             atomic_write(path, data)
 
     def to_bytes(self) -> bytes:
-        """The file's bytes: the same for the same model, whatever writes it.
-
-        Returns
-        -------
-        bytes
-            JSON, with every number in the shortest spelling that reads back as it.
-        """
+        """The file's bytes: the same for the same model, every number in its shortest spelling."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         text = json.dumps(
             {"format": _TAG, **values},
@@ -207,30 +179,13 @@ class Model:
         return text.encode("utf-8")
 
     def to_sklearn(self) -> Any:
-        """A scikit-learn pipeline that predicts the same and needs no pdml.
-
-        Returns
-        -------
-        sklearn.pipeline.Pipeline
-            Ready to predict, and to be pickled: `pdml.model.export.sklearn.pipeline`.
-        """
+        """A fitted scikit-learn pipeline that predicts the same and needs no pdml."""
         from pdml.model.export.sklearn import pipeline
 
         return pipeline(self)
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the model as ONNX, for programs in any language.
-
-        Parameters
-        ----------
-        path : str or path
-            The file; one that is there is replaced. What it holds:
-            `pdml.model.export.onnx.to_onnx`.
-
-        Guarantees
-        ----------
-        - As `save` says of a local model.
-        """
+        """Write the model as ONNX, for programs in any language, guarded as `save` says."""
         from pdml.model.export.onnx import to_onnx
 
         self.write(path, to_onnx(self))
@@ -240,35 +195,15 @@ class Model:
         return _model_html(self)
 
     def ledger_rows(self) -> list[LedgerRow]:
-        """The ledger of its training: who can learn what.
-
-        Raises
-        ------
-        DataError
-            If ``privacy`` holds none that this version can read.
-        """
+        """The ledger of its training: who can learn what. `DataError` if ``privacy`` holds none."""
         return read_ledger_rows(self.privacy)
 
     def coalitions(self) -> list[LedgerRow]:
-        """What any k other servers learn together, for labels and features and for every k; none
-        where it does not matter how many collude.
-
-        Raises
-        ------
-        DataError
-            If ``privacy`` holds lines that this version cannot read.
-        """
+        """What any k other servers learn together, for every k; none where k does not matter."""
         return read_ledger_rows({"coalitions": []} | self.privacy, "coalitions")
 
     def overview(self) -> list[LedgerRow]:
-        """`lines`, and where it matters how many collude, those against one other server, half of
-        them, all, and as many as the plan speaks of.
-
-        Raises
-        ------
-        DataError
-            As `lines` does.
-        """
+        """`ledger_rows`, and where their number matters coalitions of 1, half, all, the plan's."""
         coalitions, planned = self.coalitions(), self.plan.get("colluding")
         others = max((line.colluding or 0 for line in coalitions), default=0)
         also = planned if isinstance(planned, int) else None
@@ -289,8 +224,8 @@ class Model:
         Raises
         ------
         DataError
-            If a column is missing or holds what the model has no feature for, or if the model was
-            not trained on named columns.
+            If a column is missing or holds what the model has no feature for, or the model was not
+            trained on named columns.
         """
         if isinstance(records, Features):
             return records
@@ -335,7 +270,7 @@ def load_model(path: str | Path) -> Model:
     Raises
     ------
     DataError
-        If the file cannot be read, is no model, or is one that cannot be.
+        If the file cannot be read, or is no model that a training gives.
     """
     try:
         raw = read_file(path)

@@ -1,10 +1,7 @@
-"""An evaluation that may be shown: figures from a table of counts with noise
-(docs/guide/evaluate.md).
+"""An evaluation that may be published: counts with noise (docs/guide/evaluate.md), post-processed.
 
-Everything here but `evaluate_privately` is post-processing of what was released. The number of
-records is public, as everywhere where one record replaces another, so that the noisy counts are
-first moved to the nearest ones with that total: then noise in n cells, of which a are added up, has
-the variance a(1 - a/n)σ².
+The number of records is public, so noisy counts are first moved to the nearest ones with that
+total: noise in n cells, of which a are added up, then has the variance a(1 - a/n)σ².
 """
 
 from collections.abc import Sequence
@@ -39,9 +36,7 @@ SAME = (
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A share, and its 95% interval: over which records were drawn from their population, and over
-    the noise.
-    """
+    """A share with its 95% interval, over the drawing of records and the noise."""
 
     value: float
     low: float
@@ -50,7 +45,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedEvaluation:
-    """How a model does, by counts with noise: a release, which may be shown.
+    """How a model does, by counts with noise: a release, which may be published.
 
     Attributes
     ----------
@@ -118,9 +113,7 @@ class CountedEvaluation:
 
     @property
     def recall(self) -> tuple[Estimate | None, ...]:
-        """Of the records of each class, the share that is predicted as such; None of a class that
-        hardly shows through the noise.
-        """
+        """Of each class, the share that is predicted as such; None where noise hides the class."""
         k, cells = self.counting.classes, self.counting.bins
         variance = (
             cells * self.counting.stddev**2
@@ -139,8 +132,8 @@ class CountedEvaluation:
 
     @property
     def reliability(self) -> tuple[Bin, ...]:
-        """How often the model was right where it was about equally sure: the middle of a bin stands
-        for its records. Bins that hardly show through the noise are left out.
+        """How often the model was right where it was about equally sure (a bin's middle stands for
+        it); without bins that noise hides.
         """
         k, sigma = self.counting.classes, self.counting.stddev
         ends = edges(k, self.counting.bins)
@@ -159,9 +152,7 @@ class CountedEvaluation:
 
     @property
     def calibration_error(self) -> float | None:
-        """The mean distance of right shares from how sure the model was, over `reliability`; noise
-        makes it larger than it is. None where no bin shows.
-        """
+        """Expected calibration error over `reliability`, enlarged by noise; None without bins."""
         bins = self.reliability
         total = sum(cell.records for cell in bins)
         gaps = sum(group.records * abs(group.accuracy - group.confidence) for group in bins)
@@ -169,9 +160,7 @@ class CountedEvaluation:
 
     @property
     def log_loss(self) -> float | None:
-        """About -ln of what the true class was given, over `reliability`: what a wrong choice left
-        counts as shared out equally among the other classes.
-        """
+        """About -ln of the true class's probability; wrong choices share the rest equally."""
         bins, others = self.reliability, self.counting.classes - 1
         total = sum(cell.records for cell in bins)
         lost = sum(
@@ -197,29 +186,12 @@ class CountedEvaluation:
         return float(below @ positive) / pairs if pairs else None
 
     def ledger(self, delta: float = 1e-6) -> Ledger:
-        """What this release tells of the people in it.
-
-        Parameters
-        ----------
-        delta : float
-            The chance for which nothing is promised.
-
-        Returns
-        -------
-        Ledger
-            Of one holder of records, whose people were in nothing else.
-        """
+        """What this release tells of the people in it, who were in nothing else."""
         spent = ((self.counting.event,),)
         return Ledger(spent, source=self.source, delta=delta, classes=self.counting.classes)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values.
-
-        Returns
-        -------
-        dict
-            For JSON.
-        """
+        """All of it as plain values for JSON."""
         return {
             "records": self.records,
             "classes": list(self.classes),
@@ -305,7 +277,7 @@ def privacy_charge(
     Returns
     -------
     dict
-        ``lines``, and in ``counted`` what they count: the evaluation, or its sum with the training.
+        ``rows``, and in ``counted`` what they count: the evaluation, or its sum with the training.
     """
     ledger = evaluation.ledger(delta)
     lines = ledger.rows()
@@ -326,9 +298,7 @@ def privacy_charge(
 
 
 def _sum(training: LedgerRow, evaluation: LedgerRow) -> LedgerRow:
-    """Both together. Of a training that only its lines tell of, ε and δ can be added and no more;
-    so can log odds, each of which holds but for its δ.
-    """
+    """Both together: of a training only ε, δ and log odds remain, each of which can be added."""
     if isinf(evaluation.epsilon):
         return evaluation
     sure = (training.certainty, evaluation.certainty)

@@ -37,7 +37,7 @@ class SavedPlan:
         return 1 + max(max(link) for link in self.links)
 
     def settings(self) -> dict[str, Any]:
-        """Those of `PDMLClassifier` that it settles."""
+        """Those of `PDMLClassifier` that it fixes."""
         agreed = {"plan": self.plan, "topology": self.links, "budget": self.budget}
         return agreed | {"n_servers": self.n_servers}
 
@@ -53,15 +53,7 @@ class SavedPlan:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        DataError
-            If the file cannot be read, or is no plan.
-        InvalidInput
-            If a setting is outside its domain, or the plan of another version.
-        """
+        """Read what `save` wrote: `DataError` if it is no plan, `InvalidInput` of settings."""
         try:
             data = read_file(path)
             if why := FORMAT.refusal_of(data, f"the plan {str(path)!r}"):

@@ -1,6 +1,8 @@
-"""What a planner proposes: a plan, what it spends, what it is worth, and why.
+"""What a planner proposes: a plan, what it spends, what it is worth, why, and what would help.
 
-Why a plan looks as it does, and whether joining pays, in sentences for people.
+Asking the planner takes as long as planning, so a first impression (`quick_estimate`) says where
+to ask: of each setting the least change that looks as if it would do, then the next one. Whatever
+is named, as what would do or as what would not, the planner itself has said.
 """
 
 from bisect import bisect_left
@@ -57,7 +59,6 @@ class Suggestion:
     is_clear_win: bool  # Whether it does, and not in the mean alone: few populations are behind
 
     def __str__(self) -> str:
-        """Words for a list."""
         match self.setting:
             case "features_epsilon":
                 return _FREE if isinf(self.value) else f"features epsilon {self.value:g}"
@@ -73,9 +74,8 @@ def find_suggestions(budget: Budget, sizes: Sizes, within: SearchSpace) -> tuple
 
     Guarantees
     ----------
-    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked;
-    ``is_clear_win``
-      is said of a plan that it weighs, of which the one it takes is no worse in the mean.
+    - ``pays`` is what `propose` says with the ``value`` instead; ``is_clear_win`` is said of a plan
+      that it weighs, of which the one it takes is no worse in the mean.
     """
     suggestions: list[Suggestion] = []
     levers = tuple(_levers(budget, sizes, within))
@@ -143,8 +143,7 @@ def _least(lever: _Lever, within: SearchSpace) -> Suggestion | None:
 
 def _seeming(lever: _Lever, within: SearchSpace) -> Sequence[float]:
     """Three values to ask about: from the first that seems to do clearly, or to do at all. Where
-    noise alone changes, what seems to do is taken to do for all farther values as well, so that
-    few of many are looked at.
+    noise alone changes, all farther values do as well, so that few are looked at.
     """
 
     @cache
@@ -166,7 +165,6 @@ def _first(lever: _Lever, does: Callable[[float], bool]) -> int:
 
 
 def _evaluate(lever: _Lever, value: float, within: SearchSpace) -> Suggestion:
-    """What the planner says."""
     budget, sizes = lever.changed(value)
     comparison = compare(UtilityRuns(sizes.rounded()), budget, within, enough=True)
     return Suggestion(
@@ -237,7 +235,6 @@ def reasons(
 def _compared(
     plan: TrainingPlan, right: Mapping[str, Array], sizes: Sizes, most: float | None
 ) -> str:
-    """Why this method and not the other."""
     numbers = sizes.width * (sizes.width + 1) // 2
     why = {
         "sums": "one exchange of sums: what a record tells of its label and of its squares is "
@@ -328,16 +325,15 @@ class Proposal:
     ----------
     budget, sizes
         What was asked.
-    within : Within
+    within : SearchSpace
         What there was to choose from.
     plan : TrainingPlan
         What is proposed.
     judged : mapping
-        Shares of records, (populations, times, 2), by the name of each candidate: of the methods
-        that were compared, and of what needs no training together: "alone", a server with its own
-        reports, and "majority", the largest class.
+        Shares of records, (populations, times, 2), by candidate: the methods compared, "alone" (a
+        server with its own reports) and "majority" (the majority-class baseline).
     public : bool
-        Whether the forecast was made with public records.
+        Whether the forecast used public records.
     choice : Choice, optional
         The best plan of rounds, where it was looked for.
     most : float, optional
@@ -396,9 +392,7 @@ class Proposal:
 
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
-        """What would make joining pay, one setting at a time; nothing where it does, or where
-        the forecast was made with public records.
-        """
+        """What would make joining pay, by one setting; none where it does, or on public records."""
         if self.pays or self.public:
             return ()
         return find_suggestions(self.budget, self.sizes, self.within)
@@ -420,8 +414,6 @@ class Proposal:
         return ledger(self.plan, self.sizes, self.graph, self.budget.features_delta)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-
         def share(interval: Range) -> str:
             return f"{interval.middle:.1%} ({interval.low:.0%} to {interval.high:.0%})"
 

@@ -1,4 +1,4 @@
-"""From what a data scientist asked for to the plan that is trained by, and what to think of it."""
+"""From the settings of a data scientist to the plan that is trained by, and what to think of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace

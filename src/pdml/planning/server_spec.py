@@ -1,6 +1,4 @@
-"""What is public about a training beside its plan: `TrainingTerms`, and the `ServerSpec` of every
-server, which is made of them alone.
-"""
+"""What is public about a training beside its plan: `TrainingTerms`, and each `ServerSpec`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -22,9 +20,8 @@ WORDS = "words"  # of a field: what an operator calls it
 
 @dataclass(frozen=True, kw_only=True)
 class RowSpec:
-    """What a row of a training is at every server alike: public, and a part of its
-    `TrainingTerms`. A new field is added here, and where rows are described: `Study.terms`,
-    a simulation, and a planner's `Sizes`.
+    """What a row of a training is at every server alike. A new field is added here, and where rows
+    are described: `Study.terms`, a simulation, and a planner's `Sizes`.
     """
 
     # d, the features with the constant one
@@ -58,9 +55,7 @@ class RowSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec(RowSpec):
-    """What the events of one server depend on, beside the plan: public sizes, and no record.
-    `TrainingTerms.server_spec` makes it.
-    """
+    """What one server's events depend on beside the plan; `TrainingTerms.server_spec` makes it."""
 
     server: int = field(metadata={WORDS: "position among the servers"})  # i
     n_servers: int = field(metadata={WORDS: "number of servers"})  # n
@@ -125,9 +120,7 @@ class ServerSpec(RowSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTerms:
-    """What all parties of a training know beside its plan: how many servers train, who is linked
-    to whom, and what a row is.
-    """
+    """What all parties know beside the plan: how many servers, their links, and what a row is."""
 
     rows: RowSpec
     n_servers: int  # n
@@ -141,8 +134,7 @@ class TrainingTerms:
     def server_spec(
         self, server: int, *, records: int, epsilons: Sequence[float], degree: float = 0.0
     ) -> ServerSpec:
-        """The spec of ``server``, which has so many records, their labels with these ε;
-        ``degree`` where there is no graph.
+        """The spec of a server with so many records; ``degree`` where there is no graph.
 
         Guarantees
         ----------

@@ -25,7 +25,7 @@ from pdml.planning.training_plan import TrainingPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One answer that devices randomise (docs/concepts/attributes.md)."""
+    """One answer that devices randomise before they send it (docs/concepts/attributes.md)."""
 
     block: Block  # Where its code stands in a row, its levels and its scale: fixed by the study
     # That people are expected to choose, as their menu suggests; ∞: the answer as it is
@@ -61,9 +61,8 @@ class Sizes:
     classes, label ε, B.
 
     Where people chose for themselves, ``epsilon`` is the largest ε, ``smallest_epsilon`` the
-    smallest, and ``reports`` says as how many reports with ``epsilon`` all of theirs count.
-    ``answers`` are those that devices randomise; their columns are the last but the
-    constant one.
+    smallest, and ``reports`` as how many with ``epsilon`` all of theirs count. ``answers`` are
+    randomised; their columns are the last but the constant one.
     """
 
     records: tuple[int, ...]
@@ -135,7 +134,7 @@ class Sizes:
     @property
     def equivalent_epsilon(self) -> float:
         """The ε with which all would tell as much together, if everybody had the same: κ² is to
-        that of ``epsilon`` as there are people to those who are `heard`.
+        that of ``epsilon`` as there are people to `effective_reports`.
         """
         if not self.reports:
             return self.epsilon
@@ -149,8 +148,9 @@ class Sizes:
         return tuple(sorted({self.smallest_epsilon or self.epsilon, self.epsilon}))
 
     def flip(self) -> LabelFlipped:
-        """What labels went through; which ε lie between the smallest and the largest is not known,
-        so that everybody counts as least private and as loudest."""
+        """What labels went through; which ε lie between the ends is not known, so everybody counts
+        as least private and as loudest.
+        """
         menu = self.epsilon_range if len(self.epsilon_range) == 1 else ()
         return LabelFlipped(
             epsilon=self.epsilon,
@@ -165,9 +165,7 @@ class Sizes:
         return not self.answers or self.answers[0].block.start > 0
 
     def rounded(self) -> Self:
-        """With counts of four binary digits, the last rounded down: neighbouring sizes, such as
-        folds of one data set, are forecast as one.
-        """
+        """With counts of four binary digits: folds of one data set are then one question."""
         return replace(
             self,
             records=tuple(map(_four_digits, self.records)),
@@ -198,9 +196,7 @@ def _four_digits(count: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One demand of the budget: what was allowed, and what the plan spends of it according to its
-    ledger.
-    """
+    """One demand of the budget, and what the plan spends of it according to its ledger."""
 
     data: str
     allowed: float

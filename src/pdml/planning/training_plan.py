@@ -1,6 +1,4 @@
-"""The public settings of a training: every letter of the paper, and what they will spend before
-they start.
-"""
+"""The public settings of a training: every letter of the paper, and what they will spend."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
@@ -145,18 +143,14 @@ class TrainingPlan:
                 )
 
     def _resolve(self, name: str, chosen: Loss | NoiseFamily, registry: Any) -> None:
-        """A built-in object is kept by its name; another one as it is, registered so that the plan
-        can be read back in this process.
-        """
+        """A built-in is kept by its name; another as it is, registered to be read back."""
         if getattr(self, name) is chosen:
             registry.register(chosen)
         built_in = chosen.name in registry.BUILT_IN
         object.__setattr__(self, name, str(chosen.name) if built_in else chosen)
 
     def check_shared(self) -> None:
-        """Refuse, in a sentence, what other organisations cannot know: a loss or an objective noise
-        of one's own.
-        """
+        """Refuse a loss or objective noise of one's own: other organisations lack its code."""
         for name in ("loss", "objective_noise"):
             value = getattr(self, name)
             if not isinstance(value, str):
@@ -222,19 +216,9 @@ class TrainingPlan:
         return IterateNoise(self._for_server("noise_scale", server, n_servers), self.noise_decay)
 
     def stddevs(self, n_servers: int) -> Array:
-        """The noise's standard deviations: all that is published about it.
+        """σ_i(t) of every round and server, (T, n): all that is published about the noise.
 
         What was drawn stays with its server: its norm beside a release would narrow w_i(t) down.
-
-        Parameters
-        ----------
-        n_servers : int
-            How many servers.
-
-        Returns
-        -------
-        array of shape (T, n)
-            σ_i(t) of every round and server.
         """
         noises = [self.iterates(i, n_servers) for i in range(n_servers)]
         return np.array([[noise.stddev(t) for noise in noises] for t in range(1, self.rounds + 1)])
@@ -244,9 +228,7 @@ class TrainingPlan:
         return self.regularization / n_servers + 2 * self.penalty * degree
 
     def tolerance_for(self, spec: ServerSpec) -> float:
-        """The certified gradient norm asked of server i; public, as it depends on m_i, ε and B
-        only.
-        """
+        """The certified gradient norm asked of server i, which depends on m_i, ε and B only."""
         if self.tolerance is not None:
             return self._for_server("tolerance", spec.server, spec.n_servers)
         loss = self.loss_for(spec.classes)
@@ -284,7 +266,6 @@ class TrainingPlan:
         return Noise(label=many * label, square=many * square, coded=code_variance)
 
     def _sums_event(self, spec: ServerSpec) -> SumsReleased:
-        """What one exchange of sums releases."""
         loss, epsilon = self.loss_for(spec.classes), spec.label_epsilon
         shifts = statistics.shifts(epsilon, spec.norm_bound, loss, spec.classes)
         label, square = self.sum_stddevs(spec.n_servers)
@@ -304,17 +285,7 @@ class TrainingPlan:
         )
 
     def events(self, spec: ServerSpec) -> tuple[Event, ...]:
-        """What a server will have released after all rounds: known before the first one.
-
-        Parameters
-        ----------
-        spec : Place
-            The server's.
-
-        Returns
-        -------
-        tuple of Event
-            One for η_i, and one for the release of each round.
+        """What a server will have released after all rounds: η_i, and the release of each round.
 
         Guarantees
         ----------
@@ -355,22 +326,9 @@ class TrainingPlan:
         return (first, *sent)
 
     def last_safe_round(self, spec: ServerSpec, *, budget: Budget, most: int = MOST_ROUNDS) -> int:
-        """The last round that a budget allows this plan's noise at one server.
+        """The last round that a budget allows this plan's noise, whatever ``rounds`` says.
 
-        Parameters
-        ----------
-        spec : Place
-            The server.
-        budget : Budget
-            The most that the other servers together may learn.
-        most : int
-            Where to stop looking.
-
-        Returns
-        -------
-        int
-            At most ``most``, whatever ``rounds`` says; 0 if the first is too much. Of sums, which
-            are one exchange, 1 or 0.
+        At most ``most``; 0 if the first is too much; of sums, which are one exchange, 1 or 0.
         """
         horizon = 1 if self.method == Method.SUMS else min(most, max(self.rounds, 64))
         while True:
@@ -381,8 +339,7 @@ class TrainingPlan:
             horizon = min(most, 4 * horizon)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: of the settings of its method. A plan of rounds says no more than
-        it always has, because job terms are told apart by the digest of what it says."""
+        """Plain values for JSON, of its method's settings alone: job terms are a digest of them."""
         unsaid = (*OF_ROUNDS, "rounds") if self.method == Method.SUMS else (*OF_SUMS, "method")
         values = {
             field.name: getattr(self, field.name)
@@ -408,13 +365,10 @@ class TrainingPlan:
         return notebook.Sheet(columns=("setting", "value"), rows=tuple(rows))
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         return notebook.as_html("Training plan", [self.sheet()])
 
     def written(self, also: Collection[str] = ()) -> dict[str, Any]:
-        """The settings that differ from their defaults, and those named in ``also``: what a file
-        has to say; never nothing.
-        """
+        """The settings that differ from their defaults, and those in ``also``; never nothing."""
         settings = {
             name: value
             for name, value in self.to_dict().items()

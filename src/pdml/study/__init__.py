@@ -1,6 +1,4 @@
-"""The study: what devices, collection services and training servers have agreed on, and
-its canonical hash.
-"""
+"""The study: what devices, collection services and servers agreed on, and its canonical hash."""
 
 from pdml.study.definition import Study
 from pdml.study.participant_notice import Consent, Notice, Organiser

@@ -161,9 +161,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read study.toml; a file that is not a study raises one `StudyError` with every mistake
-        and its line.
-        """
+        """Read study.toml; one `StudyError` holds every mistake and its line."""
         return cls.from_text(toml_lines.read_text(path), os.fspath(path))
 
     @classmethod
@@ -216,32 +214,27 @@ class Study:
         return study_file.write(self)
 
     def canonical(self) -> bytes:
-        """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without
-        a fraction.
+        """The bytes that are hashed: the file's tables as JSON with sorted keys, no spaces, UTF-8.
 
-        Its layout is that of the TOML file. Links are sorted; layout, comments, the order of keys,
-        1 or 1.0 and the spelling of times leave no trace. The order of attributes, classes and
-        servers does: it fixes features, labels and numbers.
+        Links are sorted; comments, the order of keys, 1 or 1.0 and the spelling of times leave no
+        trace. The order of attributes, classes and servers does: it fixes features and numbers.
         """
         return _canonical(self.to_dict())
 
     @cached_property
     def hash(self) -> str:
-        """sha256 of the canonical bytes in hex: parties with different hashes have different
-        studies.
-        """
+        """sha256 of the canonical bytes in hex: parties with other hashes have other studies."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
     @cached_property
     def unkeyed_hash(self) -> str:
-        """sha256 of the study without keys and relay, in which alone revisions differ: a device
-        remembers its randomised answers by it, so that no revision randomises them again.
+        """sha256 of the study without keys and relay: a device remembers by it what chance decided,
+        so that no revision makes it decide again.
         """
         return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
 
     def memory_key(self, token: str = "") -> str:
-        """Under which a device remembers one person's draw: another invitation is another person,
-        and all who answer without one are one. The page derives the same.
+        """Under which a device remembers one person's draw; the page derives the same.
 
         It is `unkeyed_hash`, and of an invitation 128 bits of a hash: its reader learns which study
         was answered and by how many people, and of an invitation whether it is one they know.
@@ -300,9 +293,7 @@ class Study:
         return {server.name: server.signing_key for server in self.servers if server.signing_key}
 
     def revises(self, before: "Study") -> bool:
-        """Whether this is the next revision of ``before``: it says so, and nothing but keys and the
-        relay differs.
-        """
+        """Whether this is the next revision of ``before``: only keys and relay may differ."""
         return self.replaces == before.hash and self.unkeyed_hash == before.unkeyed_hash
 
     def _without_keys(self) -> dict[str, Any]:
@@ -344,15 +335,11 @@ class Study:
     def encode(
         self, answers: Mapping[str, object], draws: Sequence[tuple[int, int]] = ()
     ) -> NDArray[np.float32]:
-        """One person's features, shape (width,), with each sensitive answer randomised:
-        see `pdml.encoding.device_encoding`.
-        """
+        """One person's features, (width,), with what chance made of each sensitive answer."""
         return device_encoding.encode(self.encoder, answers, draws)
 
     def encode_table(self, table: Table, stream: Stream | None = None) -> NDArray[np.float32]:
-        """The same for every row of a table, shape (m, width); columns without an attribute are not
-        looked at. Sensitive answers are randomised here.
-        """
+        """The same for every row of a table, (m, width): sensitive answers are randomised here."""
         return device_encoding.encode_table(self.encoder, table, stream)
 
     def decode(self, features: NDArray[Any]) -> dict[str, float | str | None]:

@@ -1,14 +1,9 @@
 """A frozen data set: what a collection service hands to training, and nothing can change unnoticed.
 
-A folder of three columns of equal length and a manifest:
-
-    features.npy   (m, d) float32
-    labels.npy     (m,) int32
-    epsilons.npy   (m,) int64, millionths
-    manifest.json  canonical JSON: the study's hash, sizes, each file's sha256, a digest of all that
-
-Rows are in the order of the reports' random ids, so that it tells nothing about time. Both sides
-work in chunks: memory does not grow with m. The manifest says who randomised the labels.
+A folder of features.npy (m, d) float32, labels.npy (m,) int32, epsilons.npy (m,) int64 (millionths)
+and manifest.json: canonical JSON with the study's hash, sizes, each file's sha256 and a digest of
+all that. Rows are in the order of the reports' random ids, which tells nothing about time. Both
+sides work in chunks: memory does not grow with m.
 """
 
 import contextlib
@@ -61,9 +56,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """sha256 of the manifest's canonical JSON without the digest: one name for all the
-        bytes.
-        """
+        """sha256 of the manifest's canonical JSON without the digest: one name for all."""
         return hashlib.sha256(_canonical(self._payload())).hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -87,9 +80,8 @@ class FrozenData:
 
 
 class FrozenWriter:
-    """Write a frozen data set chunk by chunk; the folder appears whole at `finish`, or not at all.
-
-    Files are readable by their owner only (0600, the folder 0700): features are people's answers.
+    """Write a frozen data set by chunks; the folder appears whole at `finish`, or not at all. Files
+    are readable by their owner only: features are people's answers.
     """
 
     def __init__(
@@ -158,10 +150,7 @@ class FrozenWriter:
         self.records += len(parts["labels"])
 
     def finish(self, *, frozen_at: str) -> Manifest:
-        """Seal the folder: hashes, manifest, everything on disk, then its name.
-
-        ``frozen_at`` is an hour, 2026-03-01T14Z.
-        """
+        """Seal the folder: hashes, manifest, everything on disk, then its name."""
         if not self.records:
             raise DataError("a data set must hold at least one report to be frozen, got none")
         if not _HOUR.fullmatch(frozen_at):
@@ -215,8 +204,8 @@ def open_frozen(
 ) -> FrozenData:
     """Map a frozen data set into memory, after every byte and every row was checked.
 
-    ``study_hash`` refuses the data of another study. ``verify=False`` trusts the bytes and looks
-    at sizes only, for data that the same process has verified before.
+    ``study_hash`` refuses the data of another study. ``verify=False`` looks at sizes only, for data
+    that the same process has verified before.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
@@ -295,9 +284,7 @@ def _map(folder: Path, name: str, manifest: Manifest, verify: bool) -> NDArray[A
 def _verify(
     file: BinaryIO, path: Path, name: str, shape: tuple[int, ...], manifest: Manifest
 ) -> None:
-    """Hash and rows in one pass, read rather than mapped, so that memory does not fill with
-    pages.
-    """
+    """Hash and rows in one pass, read rather than mapped: memory does not fill with pages."""
     digest = hashlib.sha256(_header(name, manifest.records, manifest.width))
     row_bytes = np.dtype(_DTYPES[name]).itemsize * (manifest.width if name == "features" else 1)
     bad = None
@@ -339,7 +326,6 @@ def _header(name: str, records: int, width: int) -> bytes:
 
 
 def _sha256(file: BinaryIO) -> str:
-    """Of the whole file."""
     file.seek(0)
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):

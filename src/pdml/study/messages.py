@@ -1,9 +1,7 @@
-"""What travels between a device and a collection service: versioned JSON, one table of problems,
-never pickle.
+"""What travels between a device and a collection service: versioned JSON and one table of problems.
 
-A report is one JSON object of constant size for a given study. Features are float32 in
-little-endian order, so that both sides hold the same bits. `decode_report` checks the form; what
-depends on the study and on the store is the service's.
+A report is one JSON object of constant size for a given study. `decode_report` checks the form;
+what depends on the study and on the store is the service's.
 """
 
 import base64
@@ -162,16 +160,12 @@ def problem(code: str, detail: str = "", id: str = "") -> Problem:
 
 
 def report_id(code: str) -> str:
-    """The id of the report that ``code`` withdraws: 128 bits of a hash, so that whoever knows ids
-    knows no codes.
-    """
+    """The id of the report that ``code`` withdraws: who knows ids knows no codes."""
     return hashlib.sha256(f"pdml withdrawal {code}".encode("ascii")).hexdigest()[:32]
 
 
 def report_nonce(code: str) -> str:
-    """The secret by which a device shows that it repeats its own report; known to whoever received
-    the report, and stored by no service.
-    """
+    """The secret by which a device shows that it repeats its own report; stored by no service."""
     return hashlib.sha256(f"pdml repetition {code}".encode("ascii")).hexdigest()[:32]
 
 
@@ -179,9 +173,7 @@ def report_nonce(code: str) -> str:
 
 
 def pack_features(features: NDArray[Any]) -> str:
-    """base64 of float32 entries in little-endian order; the entries must be float32 already:
-    rounding is the encoder's.
-    """
+    """base64 of float32 entries in little-endian order; they must be float32 already."""
     array = np.asarray(features)
     if array.dtype.newbyteorder("=") != np.float32 or array.ndim != 1 or not len(array):
         raise InvalidInput(
@@ -191,9 +183,7 @@ def pack_features(features: NDArray[Any]) -> str:
 
 
 def feature_bytes(text: str) -> bytes:
-    """The little-endian float32 entries behind ``text``, as they travel; any other spelling of the
-    same bytes is refused.
-    """
+    """The float32 entries behind ``text`` as they travel; no other spelling is taken."""
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:  # binascii.Error, and non-ASCII text
@@ -211,9 +201,7 @@ def unpack_features(text: str) -> Features:
 
 
 def features_of(report: Report) -> Features:
-    """The report's features, read-only; only their form is checked (`acceptable` checks their
-    values).
-    """
+    """The report's features, read-only; `acceptable` checks their values."""
     return unpack_features(report.features)
 
 
@@ -224,8 +212,8 @@ neither an honest report's fate nor a stored one's depends on the order in which
 
 
 def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_]:
-    """Which rows of (m, d) float32 are finite, have a squared norm of at most ``most`` in float64,
-    and a positive constant at the end.
+    """Which rows of (m, d) float32 are finite, with a squared norm of at most ``most`` and a
+    positive constant at the end.
     """
     wide = np.asarray(features, dtype=np.float64)
     squares = np.einsum("ij,ij->i", wide, wide)  # NaN and infinities make the comparison false
@@ -243,9 +231,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode_report(data: bytes) -> Report:
-    """The report, its form checked; anything else is a `MessageError` with the code of its
-    problem.
-    """
+    """The report, its form checked; anything else is a `MessageError` with its problem's code."""
     try:
         report: Report = _decode(Report, data, "a report")
     except MessageError:
@@ -324,9 +310,7 @@ def decode_withdrawn(data: bytes) -> Withdrawn | Problem:
 
 
 def decode_answer(data: bytes) -> Receipt | Problem:
-    """What a service says about one report; nothing in it can move a terminal's cursor, and a known
-    problem has our own title.
-    """
+    """What a service says about one report; no text of it can move a terminal's cursor."""
     receipt: Receipt | Problem = _decode_reply(Receipt, data, "a receipt")
     if isinstance(receipt, Problem):
         return receipt
@@ -361,9 +345,7 @@ def _printable(text: str) -> str:
 
 
 def split_batch(data: bytes) -> list[bytes]:
-    """The lines of a batch, undecoded, so that each is answered by itself; only the end may lack
-    its newline.
-    """
+    """The lines of a batch, undecoded; only the end may lack its newline."""
     lines = data.split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines
 
@@ -372,9 +354,7 @@ MAX_INVITATION_BYTES = 256  # also of a withdrawal
 
 
 def max_report_bytes(width: int) -> int:
-    """No valid report of ``width`` features is longer: its canonical bytes with the longest
-    numbers, and room for spaces.
-    """
+    """No valid report of ``width`` features is longer."""
     return 4 * ((4 * width + 2) // 3) + 1024
 
 
@@ -394,9 +374,7 @@ def _decode(kind: type, data: bytes, what: str) -> Any:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``, so that reports may travel unencrypted; names
-    but localhost may mean anything.
-    """
+    """Whether only this machine can reach ``host``, so that reports may travel unencrypted."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

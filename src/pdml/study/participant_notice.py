@@ -1,8 +1,6 @@
-"""What people must be told before they are asked, as a study says it: who asks, for what, until
-when answers are kept, and what they agree to. And whether a study says it all.
+"""What people must be told before they are asked: `[organiser]`, `[notice]` and `[consent]`.
 
-A study says it in `[organiser]`, `[notice]` and `[consent]`; one without them may be tried out, but
-nobody is asked by it (`check`).
+A study without them may be tried out, but nobody is asked by it (`check`).
 """
 
 import hashlib
@@ -117,9 +115,7 @@ class Consent:
 
 
 def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:
-    """Who asks, what becomes of answers, and what people agree to, as far as the study says it; in
-    its own words, or those of a translation.
-    """
+    """What people are told, as far as the study says it, in its own words or a translation's."""
     facts: dict[str, str] = {}
     wording = texts or study.texts()
     if (who := study.organiser) is not None:
@@ -169,8 +165,6 @@ def _ended(study: "Study", now: datetime | None) -> list[Mistake]:
 
 
 def check(study: "Study", now: datetime | None = None) -> None:
-    """Raise `MissingNotice` if people would not be told what they must be before they are asked, or
-    if
-    ``now`` their answers would be erased at once."""
+    """Raise `MissingNotice` if people would not be told what they must be, or too late."""
     if problems := mistakes(study, now):
         raise MissingNotice(study.id, [sentence for _, sentence in problems])

@@ -15,9 +15,7 @@ from pdml.tables import Table
 
 
 def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
-    """What is public about a study's data, if so many people take part at each server and everybody
-    chooses what the menus suggest.
-    """
+    """What is public about a study's data, if everybody chooses what the menus suggest."""
     servers = len(study.servers)
     if len(records) not in (1, servers):
         raise InvalidInput(
@@ -56,8 +54,7 @@ def propose_for(
     most_rounds: int = 100,
     progress: Progress | None = None,
 ) -> Proposal:
-    """The plan that is expected to be right most often under a study: what `pdml plan study.toml`
-    proposes.
+    """The plan that is expected to be right most often under a study: `pdml plan study.toml`.
 
     Parameters
     ----------
@@ -88,13 +85,11 @@ def propose_for(
     BudgetExceeded
         If no noise meets the budget.
     InvalidInput
-        If an argument lies outside its domain, or both or neither of study and caller have a
-        budget.
+        If an argument lies outside its domain, or not exactly one of study and caller has a budget.
 
     Guarantees
     ----------
-    - Randomised answers are forecast as they will be reported, with the ε that their menus
-      suggest.
+    - Randomised answers are forecast as they will be reported, with the ε that menus suggest.
     - No record is read but public ones.
     """
     if (study.budget is None) == (budget is None):
@@ -119,7 +114,6 @@ def propose_for(
 
 
 def _true_rows(study: Study, public: Table, label: str) -> tuple[Matrix, IntArray]:
-    """Rows of answers as they are, with their constant; class indices."""
     encoder = study.encoder
     rows, _ = encoder.encode_rows(encoder.read_answers(public))
     return rows, study.read_labels(public, label)

@@ -1,5 +1,5 @@
-"""What may be answered, and what chance does to an answer, in words that are true at every ε and
-for any number of classes.
+"""What a study means in words that are true at every ε and for any number of classes, and what can
+be said against its file.
 
 With ε and K classes a device sends the true answer with probability k = e^ε/(e^ε + K - 1), and each
 other one with (1 - k)/(K - 1). Whoever held all K equally likely is then k sure of the one that was
@@ -94,9 +94,7 @@ def meaning(micro_epsilon: int, classes: Sequence[str]) -> str:
 
 
 def domain(attribute: Attribute) -> str:
-    """Which answers an attribute allows; of a sensitive one what
-    a report can tell.
-    """
+    """Which answers an attribute allows; of a sensitive one what a report can tell."""
     if attribute.epsilon is not None:
         menu = ", ".join(f"{epsilon:g}" for epsilon in attribute.epsilon.menu)
         levels = quote_names(attribute.choices).replace("'", "")
@@ -158,9 +156,9 @@ def describe_study(study: Study) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``hash`` and ``width``; how often rows will be ``clipped``; for every ε of the ``menu`` what
-        it means; the ``influence`` that one report can have at most; the ``plan``, and the
-        ``ledger`` of a job by it with as few records as the study allows (None without a plan).
+        ``hash``, ``width``; how often rows will be ``clipped``; what each ε of the ``menu`` means;
+        the ``influence`` of one report at most; the ``plan``, and the ``ledger`` of a job by it
+        with as few records as the study allows (None without a plan).
     """
     classes = len(study.classes)
     floor = float(keep_weight(study.menu[0], classes))
@@ -197,9 +195,8 @@ LintMessage = tuple[int, str]  # line and sentence
 
 @dataclass(frozen=True, kw_only=True)
 class LintResult:
-    """What a file is, and every message about it, by line.
-
-    A study with mistakes is one by which nobody may be asked, or under which nobody may train.
+    """What a file is, and every message about it, by line. By a study with mistakes nobody may be
+    asked, or nobody may train.
     """
 
     study: Study | None
@@ -222,8 +219,7 @@ def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> L
     path : Path
         The file.
     test : bool
-        Nobody is asked by it: it need not say what people must be told
-        (`pdml.study.participant_notice`).
+        Nobody is asked by it: it need not say what people must be told.
     now : datetime, optional
         When people would be asked; by the machine's clock if it is left out.
 
@@ -261,9 +257,7 @@ def _by_line(
 
 
 def _warnings(study: Study, *, untrainable: bool) -> list[tuple[Key, str]]:
-    """What is allowed but unwise; ``untrainable``: that nobody could train under it is known
-    already.
-    """
+    """What is allowed but unwise; ``untrainable``: nobody could train under it anyway."""
     warnings: list[tuple[Key, str]] = []
     for i, server in enumerate(study.servers):
         if (urlsplit(server.url).hostname or "").endswith(".example"):

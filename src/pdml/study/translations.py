@@ -1,7 +1,7 @@
 """A study's texts in other languages: what people read, and nothing of what is sent or computed.
 
-Names, classes and levels stay what they are in reports, tables and models; a translation says how a
-form shows them. It is whole: whatever the study says in its own language, it says in each.
+Names, classes and levels stay what they are in reports, tables and models. A translation is whole:
+whatever the study says in its own language, it says in each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,10 +53,8 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """Everything of a study that people read, in one language ("": the study does not say which).
-
-    Classes, attributes and levels are in the order of the study's; ``notice`` and ``consent`` hold
-    the texts of these tables, by key.
+    """Everything of a study that people read, in one language ("": undeclared), in the study's
+    order; ``notice`` and ``consent`` hold the texts of these tables, by key.
     """
 
     code: str = key("Which language, another than the study's own.", read_language)
@@ -136,9 +134,7 @@ def read_languages(
     texts: Texts,
     records: Mapping[str, type],
 ) -> tuple[Texts, ...]:
-    """The translations of a study's own ``texts``; what one of them lacks is a mistake.
-    ``records``: what [notice] and [consent] are.
-    """
+    """The translations of a study's own ``texts``; what one of them lacks is a mistake."""
     translations: list[Texts] = []
     most = len(LANGUAGES) - 1
     tables = errors.tables("languages", value, most=most, why="leave it out")

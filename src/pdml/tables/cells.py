@@ -1,4 +1,4 @@
-"""Cells: which say nothing, which are numbers, and how one may stand in a sentence."""
+"""Cells: which say nothing, which are numbers, how one may be quoted, and a column of texts."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,10 +15,7 @@ MISSING = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "None", "?"})
 
 
 def number(cell: Any) -> float | None:
-    """The number that a cell is, or None; it may be infinite or NaN.
-
-    Python reads 1_000 as a number; people who write it may mean a code.
-    """
+    """The number that a cell is, or None; 1_000 is none: who writes it may mean a code."""
     if isinstance(cell, str) and "_" in cell:
         return None
     try:
@@ -43,9 +40,7 @@ _SOON = 2000  # rows, after which it is known whether most are different
 
 
 class Texts:
-    """Texts in the order of their rows. Most columns have few different ones, which are then read,
-    compared and converted once; where most are different they are kept row by row.
-    """
+    """Texts in the order of their rows: each different one once, or by row where most differ."""
 
     def __init__(self, cells: Sequence[str] = ()) -> None:
         self._codes: defaultdict[str, int] = _counted()

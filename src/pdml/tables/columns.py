@@ -1,5 +1,4 @@
-"""Columns that mean something: the label, people's own ε, whose records they are, a category's
-levels.
+"""Columns that mean something: their roles, labels, people's own ε, owners and levels.
 
 What is private is never quoted: an error about somebody's label names the row and nothing else.
 """
@@ -120,9 +119,7 @@ def _declared(table: Table, name: str, classes: Sequence[str]) -> tuple[Any, ...
 
 
 def _values(table: Table, name: str, *, private: bool = False) -> tuple[NDArray[Any], IntArray]:
-    """The different values in order, and which of them each row has. Numbers if the whole column
-    is, so that 1 and 1.0 are one value and 10 comes after 9; else text.
-    """
+    """The different values in order, and each row's: numbers if all are (1 is 1.0), else text."""
     if table.is_numeric(name):
         return np.unique(_whole(table.numeric(name, private=private)), return_inverse=True)
     different, place = table.distinct(name, private=private)

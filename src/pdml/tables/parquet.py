@@ -89,8 +89,7 @@ def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
 
 
 def _check_size(path: Path, metadata: Any, columns: Sequence[str], packed: int) -> None:
-    """Refuse what a few bytes blow up to, before anything is unpacked: pages that were compressed,
-    and cells that are counted instead of written."""
+    """Refuse, before anything is unpacked, what a few bytes blow up to."""
     unpacked = 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)

@@ -1,8 +1,4 @@
-"""`Table`: named columns in which every complaint names the row and the column.
-
-Cells stay as they were written until a column is asked for as numbers or as text: what is not used
-cannot be wrong, and the same data give the same answers from either format.
-"""
+"""`Table`: cells stay as they were written until a column is read as numbers or as text."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -22,12 +18,10 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
-    """Named columns of equal length: numbers as float64 or whole numbers, everything else as Python
-    strings.
+    """Named columns of equal length: float64 or whole numbers, everything else as Python strings.
 
-    Truth values become the text "True" and "False", as CSV files spell them. A missing cell (None,
-    NaN or one of `MISSING`) is refused when its column is used, unless it was declared what stands
-    for no value (`absent`). Spaces at the ends of a cell never count.
+    Truth values become the text "True" and "False". A missing cell (None, NaN or one of `MISSING`)
+    is refused when its column is used, unless declared (`absent`). Spaces at the ends never count.
     """
 
     columns: Mapping[str, Any]  # of numbers, of texts, or `Texts`; afterwards arrays
@@ -66,9 +60,7 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def where(self, row: int) -> str:
-        """Where people find the record with index ``row``: data rows count from 1, lines from the
-        header.
-        """
+        """Where people find the record with index ``row``; data rows count from 1."""
         return (
             f"row {row + 1} of {self.source}"
             if self.lines is None
@@ -76,21 +68,7 @@ class Table:
         )
 
     def absent(self, name: str, spellings: Collection[str] = ()) -> BoolArray:
-        """Which cells of a column hold no value.
-
-        Parameters
-        ----------
-        name : str
-            The column.
-        spellings : collection of str
-            What stands for no value, besides an empty cell and a null, which always do. In a column
-            of numbers one that reads as a number, such as "-9", stands for all that equal it.
-
-        Returns
-        -------
-        array of bool
-            For `numeric` and `text`.
-        """
+        """Which cells hold no value: empty ones, nulls, and ``spellings`` (of numbers by value)."""
         column = self._column(name)
         if column.dtype.kind == "O":
             missing = {"", *spellings}
@@ -102,9 +80,7 @@ class Table:
     def numeric(
         self, name: str, *, private: bool = False, absent: BoolArray | None = None
     ) -> Array:
-        """The column as finite float64, read-only; ``private`` keeps cells (say, somebody's label)
-        out of error messages. Where ``absent``, NaN.
-        """
+        """The column as finite float64, NaN where ``absent``; ``private`` cells are not quoted."""
         column = self._column(name)
         gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
         try:
@@ -118,18 +94,14 @@ class Table:
     def text(
         self, name: str, *, private: bool = False, absent: BoolArray | None = None
     ) -> NDArray[Any]:
-        """The column as strings without spaces at the ends; a whole number reads "3", a float as
-        Python writes it. Where ``absent``, the empty text.
-        """
+        """The column as strings without spaces at the ends; "" where ``absent``."""
         different, place = self.distinct(name, private=private, absent=absent)
         return np.asarray(different[place])
 
     def distinct(
         self, name: str, *, private: bool = False, absent: BoolArray | None = None
     ) -> tuple[NDArray[Any], IntArray]:
-        """The different cells of `text` in the order in which they appear, and which of them each
-        row has: most columns have few.
-        """
+        """The different cells of `text`, first come first, and which of them each row has."""
         column = self._column(name)
         if name not in self._distinct:
             written, rows = self._texts(name, column).distinct
@@ -146,9 +118,7 @@ class Table:
         return objects([*different.tolist(), ""]), np.where(gaps, len(different), place)
 
     def is_numeric(self, name: str, spellings: Collection[str] = ()) -> bool:
-        """Whether every cell that is not missing (by `MISSING`, or by ``spellings``) reads as a
-        number, and at least one is not missing.
-        """
+        """Whether all cells that are not missing read as numbers, and at least one is there."""
         column = self._column(name)
         if column.dtype.kind == "O":  # one text is enough, and most columns of texts begin with one
             missing = MISSING | {*spellings}
@@ -170,14 +140,13 @@ class Table:
         return column
 
     def _texts(self, name: str, column: NDArray[Any]) -> Texts:
-        """The column as it is written."""
         if name not in self._written:
             cells = column.tolist()
             self._written[name] = Texts(cells if column.dtype.kind == "O" else [*map(str, cells)])
         return self._written[name]
 
     def _floats(self, name: str, column: NDArray[Any]) -> Array:
-        """The whole column at once by the rule of `cells.parse_number`, or ValueError."""
+        """The whole column at once by the rule of `cells.number`, or ValueError."""
         if name not in self._read:
             if column.dtype.kind == "O":
                 values = self._texts(name, column).floats()
@@ -197,9 +166,7 @@ class Table:
         )
 
     def _blame(self, name: str, private: bool, gaps: BoolArray) -> NoReturn:
-        """Name the first cell that is not a finite number: a slow search, only once the fast
-        conversion has failed.
-        """
+        """Name the first cell that is not a finite number, once the fast conversion has failed."""
         for row, cell in enumerate(self.columns[name].tolist()):
             if gaps[row]:
                 continue
@@ -241,7 +208,7 @@ def kept_columns(path: Path, names: Sequence[str], wanted: Sequence[str] | None)
 
 
 def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
-    """A column as float64, NaN in the gaps, or ValueError: the rule of `cells.parse_number`."""
+    """A column as float64, NaN in the gaps, or ValueError: the rule of `cells.number`."""
     values = np.full(len(column), np.nan)
     kept = column[~gaps]
     if column.dtype.kind == "O" and "_" in "".join(kept.tolist()):
@@ -252,9 +219,7 @@ def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
 
 
 def _storage(name: object, values: Any, source: str) -> NDArray[Any]:
-    """A column as float64, whole numbers or an object array of `str`, in which "" is a missing
-    cell.
-    """
+    """A column as float64, whole numbers or an object array of `str`, in which "" is missing."""
     if not isinstance(name, str):
         raise DataError(f"the column names of {source} must be text, got {name!r}")
     array = np.asarray(values)

@@ -1,4 +1,4 @@
-"""Tables as files: .csv, .csv.gz and .parquet, or CSV from a pipe."""
+"""From whatever people have to a `Table`: files, a pipe, a DataFrame of any library."""
 
 import codecs
 import contextlib
@@ -109,7 +109,6 @@ def _extension(path: Path) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """What a CSV file holds, unpacked."""
     with open_file(path) as file:
         if _extension(path) != ".csv.gz":
             return _gather(path, file)
@@ -210,9 +209,7 @@ def _located(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _delimiter(path: Path, data: bytes) -> str:
-    """The comma, unless only the semicolon or only the tab splits the header (and, in doubt, the
-    first records).
-    """
+    """The comma, unless only the semicolon or only the tab splits the header (and records)."""
     fits: dict[str, bool] = {}
     for delimiter in ",;\t":
         with contextlib.suppress(csv.Error):
@@ -267,8 +264,7 @@ def as_table(
 ) -> Table | None:
     """Records as a table; None of what has no named columns, such as an array.
 
-    ``texts``: of a DataFrame the columns that are needed, and whether each holds texts; by default
-    all, by their types. ``source``: what errors call it.
+    ``texts``: which columns of a DataFrame are needed, and whether each holds texts.
     """
     if isinstance(records, Table):
         return records
@@ -288,10 +284,7 @@ def as_table(
 
 @dataclass(frozen=True)
 class Frame:
-    """A DataFrame, column by column: pandas' series, or what another library's cells are in Python.
-
-    Others come by Arrow where pyarrow is installed, else by their ``to_dict``.
-    """
+    """A DataFrame's columns: pandas' series, or what another library's cells are in Python."""
 
     cells: Mapping[str, Any]
     is_pandas: bool

@@ -22,13 +22,12 @@ def export_model(
     Parameters
     ----------
     model : Model
-        As `load_model` reads it.
     path : str or path
-        ``.onnx``: what `Model.to_onnx` makes, for any language. ``.joblib``: what
-        `Model.to_sklearn` makes, for ``joblib.load``, which runs what a file tells it to: whoever
-        loads it trusts whoever wrote it. ``.html``: what ``page`` makes, for a person's browser.
+        ``.onnx`` (`Model.to_onnx`), for any language; ``.joblib`` (`Model.to_sklearn`), for
+        ``joblib.load``, which runs what a file tells it to: whoever loads it trusts whoever wrote
+        it; ``.html``, for a person's browser.
     page : callable, optional
-        Which makes the page of a model: `pdml.pages.prediction_page.prediction_page`.
+        Makes the page: `pdml.pages.prediction_page.prediction_page`.
 
     Raises
     ------

@@ -1,8 +1,6 @@
-"""A model as a person's own device computes it: the questions to ask, and the numbers that turn
-answers into probabilities (`pages/templates/predicting.js` does the arithmetic).
+"""A model as a person's own device computes it: questions, and all that is public worked out once.
 
-Whatever is public and the same for everybody is worked out here once: positions, scales, directions
-of waves. The device is left with one record and with what the study's encoder does to it.
+`pages/templates/predicting.js` does the arithmetic.
 """
 
 import sys

@@ -1,8 +1,4 @@
-"""A model in MLflow: what was agreed, what was spent, and the model itself as a pyfunc.
-
-MLflow loads the pyfunc through `_load_pyfunc` from the model's own file, so that no pickle is
-involved; whoever loads it needs pdml.
-"""
+"""A model in MLflow: plan, ledger, and the model's own file as a pyfunc, without any pickle."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -35,13 +31,10 @@ def log_model(
 ) -> Any:
     """Log a released model to MLflow: in the run that is active, else in a new one.
 
-    Logged are, as parameters, the plan and the model's own settings; as metrics, ``epsilon``,
-    ``delta`` and ``certainty`` of every row of the ledger (``epsilon/features/other servers``) and
-    what to expect of the model, where that is known (``expected/accuracy``, ``expected/auc`` with
-    ``/low`` and ``/high``); as tags, where the noise came from, who played which part, and every
-    leak; as a model, a pyfunc that takes a DataFrame with the columns of the training, or rows, and
-    returns a DataFrame of predictions and probabilities. A line without any protection has the tag
-    ``epsilon/...`` with "no limit" instead of a metric, for MLflow has no infinite numbers.
+    Parameters are the plan and the model's settings; metrics every row of the ledger
+    (``epsilon/features/other servers``) and what to expect; tags the noise's source, parties,
+    leaks, and "no limit" where a row has no protection, for MLflow has no infinite numbers. The
+    pyfunc takes a DataFrame with the columns of the training, or rows.
 
     Guarantees
     ----------
@@ -126,8 +119,6 @@ def _tags(model: Model, lines: Sequence[LedgerRow]) -> dict[str, str]:
 
 
 class _Predictor:
-    """What `mlflow.pyfunc.load_model` gives people."""
-
     def __init__(self, model: Model) -> None:
         self._model = model
 
@@ -142,5 +133,5 @@ class _Predictor:
 
 
 def _load_pyfunc(path: str) -> _Predictor:
-    """What MLflow calls with the file that `log_model` gave it."""
+    """What MLflow calls with the file that `log_model` wrote."""
     return _Predictor(load_model(path))

@@ -1,8 +1,7 @@
 """A model as an ONNX file, for programs in any language: its steps in double precision.
 
-In goes ``rows`` of shape (m, d) or, if the model was trained on a table, each of its columns as
-(m, 1) under its own name: text where it has levels; a gap is NaN, or empty text. Out come ``label``
-of shape (m,) and ``probabilities`` of shape (m, K).
+In goes ``rows`` (m, d), or each column (m, 1) under its own name: text where it has levels; a gap
+is NaN or empty text. Out come ``label`` (m,) and ``probabilities`` (m, K).
 """
 
 import json
@@ -104,9 +103,8 @@ class _Graph:
 
 
 def _margins(graph: _Graph, model: Model) -> str:
-    """Step by step from records to margins. The constant and all factors are left to the weights,
-    and constant and bound are in units of the factor before them: runtimes merge a factor with the
-    product after it, in single precision.
+    """From records to margins. All factors are left to the weights, and constant and bound are in
+    units of the factor before them: runtimes would merge a factor in single precision.
     """
     rows, constant, unit = "", 0.0, 1.0
     for step in model.translatable_steps():
@@ -164,8 +162,6 @@ def _filled(graph: _Graph, cells: str, fill: float) -> str:
 
 
 def _maps(graph: _Graph, expansion: Expansion, rows: str) -> str:
-    """The entries that stay, and what maps make of them."""
-
     def taken(which: Any) -> str:
         places = graph.constant(np.array(which, dtype=np.int64))
         return graph.add("Gather", rows, places, axis=1)

@@ -1,11 +1,9 @@
 """A model as a pipeline of scikit-learn's own classes: it predicts where there is no pdml.
 
-To shrink a row z to the norm B where it is longer is z·B/max(‖z‖, B). scikit-learn has no such
-step; but the largest entry of (z, max(‖z‖, B)) is its last, so that `Normalizer(norm="max")`
-divides by it, and the factor B is left to the coefficients.
-
-Whatever stands inside of a `ColumnTransformer` is made anew when that is fitted, so it has
-settings and no fitted numbers: `np.interp` between two points is a linear function within limits.
+To clip a row z to the norm B is z·B/max(‖z‖, B). scikit-learn has no such step; but the largest
+entry of (z, max(‖z‖, B)) is its last, so `Normalizer(norm="max")` divides by it, and B is left to
+the coefficients. A `ColumnTransformer` makes its steps anew when fitted, so they have settings and
+no fitted numbers: `np.interp` between two points is a linear function within limits.
 """
 
 from math import pi, sqrt
@@ -41,8 +39,7 @@ def pipeline(model: Model) -> Pipeline:
 
     Guarantees
     ----------
-    - It holds classes of scikit-learn and functions of NumPy alone, so that a pickle of it can be
-      loaded where there is no pdml.
+    - Only classes of scikit-learn and functions of NumPy: a pickle can be loaded without pdml.
     - Classes, and probabilities to rounding (waves: to 1e-9), are the model's on every record that
       the model takes. What the model refuses is refused too, except a fraction where a table has
       whole numbers.
@@ -81,7 +78,6 @@ def pipeline(model: Model) -> Pipeline:
 
 
 def _columns(columns: tuple[Column, ...]) -> ColumnTransformer:
-    """From a table's columns to numbers."""
     with extras.needed():
         import pandas as pd
     transformer = ColumnTransformer(
@@ -166,7 +162,6 @@ def _limits() -> Step:
 
 
 def _constant(width: int, value: float) -> list[Step]:
-    """Put the constant first."""
     size = StandardScaler(with_mean=False).fit(np.zeros((1, width + 1)))
     size.scale_[0] = 1 / value
     intercept = PolynomialFeatures(degree=1).fit(np.zeros((1, width)))

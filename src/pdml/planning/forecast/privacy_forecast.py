@@ -1,4 +1,4 @@
-"""What a training would spend, told from public settings before any run."""
+"""What a training would spend, by public settings before any run."""
 
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -20,7 +20,6 @@ class PrivacyForecast:
     records : int
         Of that server.
     plan : TrainingPlan
-        What would be done.
     servers : int
         How many train together.
     degree : int

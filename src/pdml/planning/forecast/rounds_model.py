@@ -38,9 +38,7 @@ _DENSE = 256  # servers up to which a whole matrix multiplies faster than its li
 
 
 def mean_curvature(loss: Loss, classes: int) -> float:
-    """h = E g'' over Gaussian margins, which is the best line's slope; for K classes 1/K, softmax's
-    in any contrast at w = 0, reduced alike.
-    """
+    """h = E g'' over Gaussian margins, the best line's slope; for K classes softmax's."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     if classes > 2:
         return 0.6 / classes
@@ -50,9 +48,7 @@ def mean_curvature(loss: Loss, classes: int) -> float:
 def responses(
     graph: Graph, penalties: Array, regularizations: Array, curvatures: Array
 ) -> tuple[Array, Iterator[Array]]:
-    """D of shape (n, H, K), and p(0), p(1), ... of the same shape, for H pairs (β, a) and Hessian
-    eigenvalues λ (K,).
-    """
+    """D (n, H, K), and p(0), p(1), ... likewise, for H pairs (β, a) and eigenvalues λ (K,)."""
     degree = np.asarray(graph.degrees, dtype=float)[:, None, None]
     pull = 2 * np.asarray(penalties, dtype=float)[:, None]  # 2β
     scale = 1 / (
@@ -78,8 +74,7 @@ def responses(
 
 @dataclass(frozen=True)
 class RoundsForecast:
-    """What T rounds of H pairs (β, a) make of q in directions of several λ, and the variance of
-    each noise there."""
+    """What T rounds of H pairs (β, a) make of q along each λ, and each noise's variance."""
 
     rule: Array  # (H, T): √C
     decays: Array  # (H, T, R): the rule's first, unless one was given
@@ -148,9 +143,7 @@ def forecast_rounds(
 
 
 def _contraction(loudness: Array, rounds: int) -> Array:
-    """C of each shape: the mean decay of the response to noise over a run (of its first step, if
-    there is but one round).
-    """
+    """C of each shape: the mean decay of the response to noise over a run."""
     last = min(max(rounds - 1, 1), loudness.shape[1] - 1)
     if not last:
         return np.full(len(loudness), 0.9)

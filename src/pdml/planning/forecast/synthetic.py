@@ -1,8 +1,7 @@
-"""Records for a utility forecast: public ones of the same kind, or simulated in many shapes.
+"""Records to forecast a training on: public ones of the same kind, or up to 24 simulated data sets.
 
-Where nothing is known of the data, no single population would be honest: the same sizes suit some
-data far better than others. So up to 24 are simulated: every kind of thing to learn, from hazy to
-clear, in columns of several kinds; whoever plans for them all hears a range.
+Where nothing is known of the data no single population would be honest: the same sizes suit some
+data far better than others.
 """
 
 from collections.abc import Sequence
@@ -90,8 +89,8 @@ class Population:
 
     @cached_property
     def unprotected(self) -> Array:
-        """Weights (C, d) of a regression on true labels and answers, with a slight ridge, which is
-        the same whatever scale randomising leaves to answers.
+        """Weights (C, d) of a slight ridge regression on true labels and answers, whatever scale
+        randomisation leaves to answers.
         """
         codes, x, back = labels.codes(self.y, inf, self.classes), self.x, np.ones(self.x.shape[1])
         for answer in self.answers:
@@ -124,7 +123,7 @@ def choices(margins: Array) -> IntArray:
 def populations(
     sizes: Sizes, like: tuple[Matrix, IntArray] | None = None
 ) -> tuple[Population, ...]:
-    """What to forecast with."""
+    """The data sets to forecast on."""
     if like is None:
         answers = _fitting(sizes)
         width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)
@@ -185,8 +184,8 @@ def _generate_populations(
 def _population(
     width: int, classes: int, trained: int, answers: tuple[Answer, ...], seed: int
 ) -> Population:
-    """One shape: any twelve in a row have every kind of signal with every clearness. The people,
-    their answers and classes are the same however answers are randomised.
+    """One shape: any twelve in a row have every kind of signal with every clearness. People,
+    answers and classes are the same however answers are randomised.
     """
     rng = np.random.default_rng(seed)
     signal, margin = _SIGNALS[seed % 4], _MARGINS[seed % 3]
@@ -226,9 +225,7 @@ def _population(
 
 
 def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, ...]) -> Array:
-    """Rows with their constant, of norm at most 1: codes have the room that the study gives them,
-    and the rest is clipped to what is left.
-    """
+    """Rows with their constant, of norm at most 1: codes have the room of the study."""
     blocks = blocks_of(answers)
     longest = scaling.room(blocks) if blocks else 1.0
     prepared, _ = rows.clip(rows.append_bias(clear), longest, in_place=True)
@@ -264,13 +261,12 @@ def _chosen(latent: Array, rng: np.random.Generator) -> IntArray:
 
 
 def encode_levels(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
-    """The columns of a block for people at these levels; with weight 1 their answers as they
-    are."""
+    """The columns of a block for people at these levels; with weight 1 answers as they are."""
     return np.asarray(scaling.centred(levels, block.levels) * (block.scale * weight))
 
 
 def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
-    """Rows of true answers as devices would report them, each answer randomised on its own."""
+    """Rows of true answers as devices would report them, each randomised by itself."""
     rows = np.array(x, dtype=float)
     for answer in answers:
         block = answer.block

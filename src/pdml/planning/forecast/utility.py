@@ -1,10 +1,8 @@
-"""The utility forecast: what a training will be worth, on synthetic populations.
+"""What a training will be worth, forecast on populations before anybody releases anything.
 
-Every way to a model, joint or not, is judged by one yardstick: how often it chooses the class that
-an unprotected model would (agreement), and how often the right one (accuracy), on records that
-nobody trained on. The random parts are those of the real thing: flips of labels and privacy noise
-of the planned size, and the same function from totals to a model. What both models share, which
-people happened to take part, is in the population's own records.
+Every way to a model, joint or not, has one yardstick on records that nobody trained on: how often
+it chooses the class that an unprotected model would (agreement), and the right one (accuracy). The
+random parts are those of the real thing: label flips, noise of the planned size, the same fit.
 """
 
 from dataclasses import dataclass, replace
@@ -28,10 +26,8 @@ from pdml.planning.sizes import Sizes, blocks_of
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What to expect of a model: means over simulated trainings, and where 80% of these lie.
-
-    ``agreement`` is the share of records to which it and an unprotected model give one class. With
-    public records the range is that of luck in one training; without, that of populations too.
+    """What to expect of a model: means over runs and their 80% intervals (of luck alone on public
+    records, of populations too without). ``agreement`` is with the unprotected model.
     """
 
     agreement: Range
@@ -39,7 +35,7 @@ class Forecast:
 
     @classmethod
     def of(cls, judged: Array) -> "Forecast":
-        """From pairs (agreement, accuracy), one for each simulated training."""
+        """From pairs (agreement, accuracy), one for each run."""
         return cls(agreement=_range(judged[:, 0]), accuracy=_range(judged[:, 1]))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
@@ -58,9 +54,7 @@ def _range(values: Array) -> Range:
 def score_sums(
     population: Population, sizes: Sizes, noise: Noise, loss: Loss, times: int
 ) -> list[tuple[float, float]]:
-    """One exchange of sums, each time with fresh noise of the size that totals have, and freshly
-    randomised answers.
-    """
+    """One exchange of sums, each time with fresh noise of the size that totals have."""
     q, s = _in_units(population, loss), population.square_moment
     size = (
         sizes.effective_reports / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2
@@ -90,9 +84,8 @@ def score_sums(
 def _sample_attribute_noise(
     population: Population, sizes: Sizes, loss: Loss, turn: int
 ) -> tuple[Array, Array]:
-    """What randomised answers move q and S by: those of the population, and what they move is
-    reduced (or enlarged) to as many people as there are. Flips of labels, with which the same
-    rows are multiplied, come on top: they are independent, and 0 on average.
+    """What randomised answers move q and S by, scaled from the population to the people there are.
+    Label flips come on top: they are independent, and 0 on average.
     """
     people = len(population.y)
     rows = randomise_rows(population.x, population.answers, Simulated(turn).stream(SUMS))
@@ -106,9 +99,7 @@ def _sample_attribute_noise(
 def score_alone(
     population: Population, sizes: Sizes, loss: Loss, times: int
 ) -> list[tuple[float, float]]:
-    """A server of mean size keeps its reports to itself and makes the most of them: its exact sums
-    in the same function.
-    """
+    """A server of mean size makes the most of its own reports, by its exact sums."""
     people, blocks = len(population.y), blocks_of(population.answers)
     exactly = Noise(label=0.0, square=0.0, coded=coded_rows.variance(blocks, sizes.width))
     servers = len(sizes.records)
@@ -137,14 +128,15 @@ def score_alone(
 
 
 def score_majority(population: Population) -> tuple[float, float]:
-    """Everybody is taken for a member of the largest class."""
+    """The majority-class baseline."""
     largest = int(np.bincount(population.y, minlength=population.classes).argmax())
     return population.score_classes(np.full(len(population.test_y), largest))
 
 
 def flip_variance(sizes: Sizes, loss: Loss) -> float:
     """What flips add to the variance of q along a direction with E x² = 1, all records together.
-    With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², of which the last is at least one over the
+
+    With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², whose last term is at least one over the
     number of people, and that where all have the same ε.
     """
     noisy, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))

@@ -17,8 +17,8 @@ _TRIES = 60
 
 
 def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
-    """ln(δ/allowed δ) of whichever row of the budget is nearest to its limit; -∞ if nothing is
-    spent, +∞ where δ = 0 was allowed and more is spent.
+    """ln(δ/allowed δ) of the budget's row nearest to its limit; -∞ if nothing is spent, +∞ where δ
+    = 0 was allowed and more is spent.
     """
     book, worst = Ledger((events,), classes=classes), -inf
     for data in ("label", "features"):  # the quicker first
@@ -34,8 +34,8 @@ def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
 
 
 def hidden(budget: Budget, spec: ServerSpec) -> float:
-    """About how many times farther a label may move than a Gaussian alone would allow, because
-    randomised response hides it too: κ, and less for a small ε. A guess, which the ledger corrects.
+    """About how many times farther a label may move than a Gaussian alone allows, since randomised
+    response hides it too. A guess, which the ledger corrects.
     """
     if spec.classes > 2:
         return 1.0

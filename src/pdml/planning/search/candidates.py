@@ -1,7 +1,6 @@
-"""All ways to a model under one budget, compared: by utility forecasts, and by one judgement.
+"""All ways to a model under one budget, compared by utility forecasts and one judgement.
 
-The planner chooses by it, and what would make joining pay (`find_suggestions`) is found by asking
-it again.
+Forecasts on simulated data sets are kept in the process: they follow from the arguments alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +31,7 @@ RoundsSearchSettings = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
 
 
 def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
-    """Keep answers from synthetic populations; public records are asked anew."""
+    """Answers from simulated data sets; public records are asked anew."""
 
     def compute(runs: "UtilityRuns", *args: Any) -> _Answer:
         with single_thread():  # many small matrices: threads would only wait for one another
@@ -52,10 +51,8 @@ def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
 
 
 class UtilityRuns:
-    """Of sums, of rounds, and of what needs no training together: shares of records for which each
-    gives the class of an unprotected model, and the right one, as (populations, times, 2).
-
-    ``first`` of the populations, once each, give a first impression; by default all.
+    """Agreement and accuracy, (populations, times, 2), of sums, of rounds, and of what needs no
+    training together. ``first`` of the populations, once each, give a first impression.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class UtilityRuns:
 
     @cached_property
     def populations(self) -> tuple[Population, ...]:
-        """What the forecast is made with."""
+        """The data sets of the forecast."""
         return populations(self.sizes, self.like)[: self.first]
 
     @property
@@ -79,9 +76,7 @@ class UtilityRuns:
 
     @_kept
     def sums(self, budget: Budget, loss: str, share: float) -> Array | None:
-        """How often sums are right of which S may use up a share of the budget; None if no noise
-        meets it.
-        """
+        """Scores of sums of which S may use up a share of the budget; None if no noise meets it."""
         spec = self.sizes.server_spec(int(np.argmax(self.sizes.records)))
         plan = sums_search.calibrate(budget, spec, share, loss=loss)
         return (
@@ -90,7 +85,6 @@ class UtilityRuns:
 
     @_kept
     def _exchanged(self, number: int, times: int, plan: TrainingPlan) -> Array:
-        """Sums on one population."""
         selection = self.populations[number : number + 1]
         return np.asarray(sums_search.score(plan, self.sizes, selection, times)[0])
 
@@ -101,8 +95,8 @@ class UtilityRuns:
         search_settings: RoundsSearchSettings,
         beaten: float,
     ) -> tuple[Choice | None, float | None, Array | None]:
-        """The best choice, how often rounds could be right at the most, and how often it is; where
-        the most is no more than what has them ``beaten``, that alone.
+        """The best choice, the upper bound of rounds, and the choice's scores; the bound alone
+        where it is no more than what has them ``beaten``.
         """
         search = self._search(search_settings)
         most = None
@@ -145,7 +139,6 @@ class UtilityRuns:
 
     @_kept
     def _alone(self, number: int, times: int, loss: str) -> Array:
-        """On one population."""
         kind = TrainingPlan(loss=loss).loss_for(self.sizes.classes)
         return np.array(utility.score_alone(self.populations[number], self.sizes, kind, times))
 
@@ -241,8 +234,8 @@ def compare(
 
 
 def _beaten(judged: Scores, apart: Scores) -> float:
-    """What rounds must be able to be right on to be looked for: clearly more than sums are, or so
-    much that joining pays where it does not by sums.
+    """What rounds must be able to exceed to be looked for: clearly more than sums, or where sums do
+    not pay what makes joining pay.
     """
     sums = _mean(judged["sums"])
     more, alone = sums + LITTLE, _mean(apart[better_apart(apart)])
@@ -252,9 +245,9 @@ def _beaten(judged: Scores, apart: Scores) -> float:
 def _shares(
     worth: UtilityRuns, budget: Budget, within: SearchSpace, enough: bool
 ) -> dict[float, Array]:
-    """What sums are worth with each share of S that can be had; up to the first that clearly pays,
-    where that is ``enough``. Where one side of the middle is better than it the other is not tried:
-    too little noise on either Q or S is paid for by the other.
+    """Scores of sums by share of S; up to the first that clearly pays, where that is ``enough``.
+    Where one side of the middle is better the other is not tried: too little noise on Q or S costs
+    the other.
     """
     scores: dict[float, Array] = {}
     for share in _tried(budget):
@@ -274,16 +267,14 @@ def _shares(
 
 
 def _tried(budget: Budget) -> tuple[float, ...]:
-    """Shares of S, the middle one first; where features have no limit S has no noise, and any share
-    is as good.
-    """
+    """Shares of S, the middle one first; without a limit on features S has no noise: one."""
     low, middle, high = sums_search.SHARES
     return (middle,) if isinf(budget.features_epsilon) else (middle, high, low)
 
 
 def quick_estimate(sizes: Sizes, budget: Budget, within: SearchSpace) -> CandidateComparison:
-    """A first impression of `compare`, at a small part of its price: few populations, one way to
-    divide the noise, and rounds as good as they can be. What it says may be wrong.
+    """A first impression of `compare` at a small part of its price: few populations, one division
+    of the noise, and rounds as good as they can be.
     """
     worth = UtilityRuns(sizes, first=max(2, len(UtilityRuns(sizes).populations) // _PART))
     if within.sums(sizes):

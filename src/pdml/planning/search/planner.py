@@ -1,10 +1,7 @@
-"""From a privacy budget to a plan: sums or rounds, and every setting, so that the least accuracy is
-lost.
+"""From a privacy budget to a plan: sums or rounds, and every setting, to lose the least accuracy.
 
-The budget fixes how much noise each way of training needs, read from the `Ledger` of its own
-events; a utility forecast on synthetic populations says what that noise costs. What nobody has to
-join for stands beside it: the model of a server that keeps its reports to itself, and the
-majority-class baseline.
+The budget fixes the noise of each way, read from the `Ledger` of its own events; utility forecasts
+say what it costs, beside what nobody has to join for: a server alone, and the majority class.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,8 +58,8 @@ def propose(
     graph : Graph
         Who is linked to whom.
     like : (matrix, class indices), optional
-        Public records drawn like those to be trained on, prepared, with their constant column; by
-        default populations of many shapes.
+        Public records like those to be trained on, encoded, with their constant column; by default
+        simulated data sets of many shapes.
     method : str, optional
         "rounds" or "sums"; by default whichever is expected to be right more often.
     loss : str
@@ -78,8 +75,7 @@ def propose(
     Returns
     -------
     Proposal
-        With ``plan``, ``ledger``, ``forecast`` and whether joining ``pays``; ``save(path)`` writes
-        it for a training.
+        ``save(path)`` writes it for a training.
 
     Raises
     ------
@@ -93,15 +89,15 @@ def propose(
     - The plan keeps to the budget by the ledger of its own events.
     - No record is read but public ones given as ``like``: the plan tells nothing about the data.
     - A function of its arguments alone: the same question has the same answer.
-    - Numbers of records are rounded to four binary digits for the forecast, so that folds of one
-      data set, whose sizes differ by a few, are one question; the noise is that of their own.
+    - Forecasts round numbers of records to four binary digits, so that folds of one data set are
+      one question; the noise is that of their own.
 
     Examples
     --------
     >>> from pdml.numerics.admm.graph import Graph
     >>> sizes = Sizes(records=(4500,) * 4, width=21, epsilon=1.0)
-    >>> found = propose(Budget(features_epsilon=1.0), sizes, Graph.ring(4))
-    >>> found.plan.method, found.ledger.row("features", "other servers").epsilon <= 1.0
+    >>> proposal = propose(Budget(features_epsilon=1.0), sizes, Graph.ring(4))
+    >>> proposal.plan.method, proposal.ledger.row("features", "other servers").epsilon <= 1.0
     ('sums', True)
     """
     method = "rounds" if fixed_settings and method is None else method
@@ -155,8 +151,6 @@ def propose(
 
 
 class _Steps:
-    """How far a proposal is."""
-
     def __init__(self, progress: Progress | None, of: int) -> None:
         self._tell, self._of, self._done = progress, of, 0
 
@@ -207,7 +201,6 @@ def _check_fixed_settings(fixed_settings: Mapping[str, float], method: str | Non
 
 
 def _impossible(budget: Budget) -> str:
-    """One sentence for a budget that no Gaussian noise meets, and what to change."""
     limits = [
         f"{name} epsilon {epsilon:g} (delta {delta:g})"
         for name, (epsilon, delta) in (

@@ -1,14 +1,9 @@
-"""The grid of shapes (β, a, T, ρ) that a plan of rounds is chosen from, and what each costs under a
-budget.
+"""The grid of shapes (β, a, T, ρ) of a plan of rounds, and what each costs under a budget.
 
-A budget fixes how much noise a shape needs; the rest does not depend on it and is computed once.
-The least noise is found by asking the `Ledger` itself about one release: T Gaussian releases of
-sensitivity D are one with Σ D²/σ_t², which is how the ledger adds them up. The plan that comes out
-is checked by the ledger of all its own events.
-
-Of a population the search needs what its margins are made of (`rounds_model`): how well the mean
-release points where the unprotected model does, and how loud each noise is beside it. That gives
-the angle between the two, and the population's own records say how many change class at it.
+The budget fixes a shape's noise, found by asking the `Ledger` about one release: T Gaussian
+releases of sensitivity D are one with Σ D²/σ_t². The rest is computed once. Of a population the
+search needs how well the mean release points where the unprotected model does and how loud each
+noise is beside it (`rounds_model`): the angle says how many records change class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -144,9 +139,7 @@ class Search:
 
     @property
     def attribute_noise(self) -> float:
-        """The variance that randomised answers add to m·q along a direction in which they make E x²
-        larger by 1.
-        """
+        """The variance of m·q along a direction in which answers' noise makes E x² larger by 1."""
         return labels.code_variance(inf, self.loss, self.sizes.classes)
 
     def _view(self, population: Population) -> dict[str, Array]:
@@ -186,9 +179,8 @@ class Search:
         return left, at - left
 
     def _sensitivities(self, plans: Sequence[TrainingPlan], sizes: Sizes) -> Array:
-        """D_i of each plan, (H, n), from the plans' own events: they are A/μ_i + B, so that two
-        plans tell A and B of all that differ in β and a alone. Servers in the same place have the
-        same.
+        """D_i of each plan, (H, n), from the plans' own events: they are A/μ_i + B, so two plans
+        tell A and B of all that differ in β and a alone. Servers in the same place have the same.
         """
         kinds = list(zip(sizes.records, self.graph.degrees.tolist(), strict=True))
         sensitivities = np.empty((len(plans), len(kinds)))
@@ -208,8 +200,8 @@ class Search:
         return self._best(self._noises(budget))
 
     def _best_of_guessed(self, budget: Budget) -> Choice | None:
-        """Where features alone are limited the ledger need not be asked about every size of η: how
-        much θ goes with it is nearly known, and only the best pair is looked for exactly.
+        """Where features alone are limited θ for each size of η is nearly known, and only the best
+        pair is looked for exactly.
         """
         mu = _gaussian(budget)
         if mu <= 0:
@@ -244,9 +236,7 @@ class Search:
         return excess((self.sizes.flip(), eta, release), budget, self.sizes.classes)
 
     def at_most(self, budget: Budget) -> Choice | None:
-        """What would be best if neither noise had to make up for the other: no plan of rounds can
-        be expected to do better, and asking the ledger for all of them takes seconds.
-        """
+        """What would be best if neither noise had to make up for the other: a quick upper bound."""
         mu = _gaussian(budget)
         if mu <= 0 or isinf(mu):
             return None
@@ -289,7 +279,7 @@ class Search:
         )
 
     def score(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
-        """Simulated trainings of a choice on each population, by the linear model's releases."""
+        """Utility forecast of a choice on each population, as the linear model draws releases."""
         responses, h = self.reached, choice.shape
         t = self.rounds.index(choice.rounds)
         k = int(np.argmin(np.abs(responses.decays[h, t] - choice.decay)))
@@ -353,10 +343,8 @@ class Search:
     def plan(
         self, choice: Choice, budget: Budget, sizes: Sizes | None = None
     ) -> tuple[TrainingPlan, float]:
-        """The plan of a choice, with noise per server; raised until the ledger itself agrees: by
-        hairs, or by more where a line jumps, as those of large ε do. ``sizes`` are those to be
-        trained on, where the search was made for others near them: a choice is told in units of
-        what a record can move. The second number says by how much it was raised.
+        """The plan of a choice for ``sizes`` (the search's own, or near them), with noise per
+        server, raised until the ledger itself agrees; and by how much it was raised.
         """
         real = self.sizes if sizes is None else sizes
         bound = choice.objective_bound * self._loud(real) / self._loud(self.sizes)
@@ -421,8 +409,7 @@ class _MarginTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class _Costs:
-    """What each (β, a) makes of every population after every number of rounds, per unit of
-    noise."""
+    """What each (β, a) makes of every population after every number of rounds."""
 
     wanted: Array  # (H, T, P): power of the wanted part of the release
     signal: Array  # (H, T, P): of its mean

@@ -1,10 +1,8 @@
 """How much noise one exchange of sums needs under a budget, and how to divide it between Q and S.
 
 The budget leaves one choice: the share of it that S may use up. For each of a few shares the least
-noise of Q beside it is found by asking the `Ledger` about the plan's own event, and the populations
-say which pair loses the least (`compared`). Sums are not divided by the number of records, and a
-total hides a server among others by what they add up to: so the noise depends neither on m nor on
-who colludes.
+noise of Q is read from a table of usual budgets, or found by asking the `Ledger`. It depends
+neither on m nor on who colludes: sums are not divided by m, and a total hides a server.
 """
 
 from collections.abc import Sequence
@@ -146,7 +144,7 @@ WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
 
 
 def preferred(sizes: Sizes) -> str | None:
-    """The method to plan for where none was asked for: None leaves it to the forecast."""
+    """The method where none was asked for: None leaves it to the forecasts."""
     if sizes.smallest_epsilon and sizes.width <= WIDEST:
         return "sums"  # there everybody's report counts by what it tells
     return None
@@ -205,7 +203,7 @@ def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> Tr
 
 
 def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int) -> Array:
-    """(Agreement, accuracy) of simulated trainings, (populations, times, 2)."""
+    """(Agreement, accuracy) of utility forecasts, (populations, times, 2)."""
     noise = plan.noise_of_total(sizes.server_spec(0))
     loss = plan.loss_for(sizes.classes)
     scores = [

@@ -97,9 +97,7 @@ def read_epsilons(errors: ValidationErrors, path: Path, value: object) -> tuple[
 def read_menu(
     errors: ValidationErrors, at: Path, value: object, keys: Mapping[str, Key]
 ) -> dict[str, Any]:
-    """A menu of ε, the suggested one, and whether weak ones are accepted: the label's, or that of a
-    sensitive attribute.
-    """
+    """A menu of ε, the suggested one, and whether weak ones are accepted."""
     table = read_table(errors, at, value, keys)
     menu, default = table.get("menu", ()), table.get("default")
     accepted = table.get("accept_weak", False)
@@ -299,9 +297,7 @@ def _read_attributes(
 
 
 def _keys_of(item: Mapping[str, Any]) -> dict[str, Key]:
-    """What this kind of attribute has; while the kind is wrong, ranges and levels that are there
-    are not judged.
-    """
+    """The keys of this kind of attribute; of a wrong kind, those of either that are there."""
     kind = item.get("kind")
     good = isinstance(kind, str) and kind in list(AttributeKind)
     return {
@@ -387,7 +383,6 @@ def _read_sensitive(
 def _read_bins(
     errors: ValidationErrors, at: Path, table: Mapping[str, Any], ends: tuple[float, float]
 ) -> tuple[float, ...]:
-    """Where the bins of a sensitive number meet."""
     path, values = (*at, "bins"), table.get("bins", ABSENT)
     if ("epsilon" in table) != (values is not ABSENT):
         what = "needs epsilon beside it" if "bins" in table else "needs bins beside epsilon"

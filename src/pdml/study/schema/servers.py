@@ -1,8 +1,4 @@
-"""Who takes part: the servers with their public keys, the links between them, and the relay.
-
-Keys are optional, because collecting and training in one trust domain need none; a server has both
-or neither.
-"""
+"""Who takes part: the servers with their public keys (both or neither), their links, the relay."""
 
 import base64
 import re
@@ -67,9 +63,7 @@ def _address(errors: ValidationErrors, path: Path, value: object) -> str:
 
 @dataclass(frozen=True)
 class ServerEntry:
-    """One server: its name in the study, the address of its collection service, and its node's
-    public keys.
-    """
+    """One server: its name, the address of its collection service, and its node's public keys."""
 
     name: str = key("Spelt like the study's id.", ValidationErrors.name)
     url: str = key(
@@ -90,9 +84,7 @@ class ServerEntry:
 
 @dataclass(frozen=True)
 class Relay:
-    """Where nodes meet. ``fingerprint`` is the sha256 of its certificate's public key; "": any
-    authority of the system vouches.
-    """
+    """Where nodes meet. ``fingerprint`` is the sha256 of its certificate's public key, or ""."""
 
     address: str = key("HOST:PORT.", _address)
     fingerprint: str = key(

@@ -1,5 +1,4 @@
-"""A whole study file: every table in its order, and every rule, so that all mistakes are found at
-once.
+"""A whole study file: every table in its order, and every rule; all mistakes are found at once.
 
 A document is what `tomllib` makes of study.toml, or what JSON makes of the canonical form.
 """
@@ -207,9 +206,7 @@ def keys_of(name: str, study: type) -> dict[str, Key]:
 
 
 def read(document: object, study: type) -> tuple[dict[str, Any], list[Mistake]]:
-    """The arguments of such a study, and every mistake as (path, sentence); the arguments are whole
-    only if there are none.
-    """
+    """The arguments of such a study, whole without mistakes; every mistake as (path, sentence)."""
     errors = ValidationErrors()
     if why := _refuse_other_format(document):
         errors.add(("study", "format"), why)

@@ -1,5 +1,6 @@
-"""A study as a commented study.toml, and a new one from the few things that only its author knows;
-everything else is proposed.
+"""A study as a commented study.toml: a new one, and lines added to one that people wrote.
+
+Every edit is read back: the study with exactly that change comes out, or one sentence why not.
 """
 
 import json
@@ -147,15 +148,13 @@ def new_study(
     topology : str
         Who talks to whom: "ring" or "complete".
     features_epsilon, labels_epsilon : float
-        The budget: the most that all other servers together may learn about one person from all
-        trainings.
+        The budget: the most that all other servers together may learn about one person.
     missing_values : sequence of str
         What stands for no answer in tables.
     maps : sequence of maps
         Further features (`pdml.encoding.maps`).
     notices : mapping, optional
-        The tables ``organiser``, ``notice`` and ``consent`` (`pdml.study.participant_notice`),
-        without which nobody may be asked by it.
+        The tables ``organiser``, ``notice`` and ``consent``, without which nobody may be asked.
 
     Returns
     -------
@@ -305,10 +304,8 @@ def _append_server(text: str, entry: ServerEntry, source: str) -> tuple[str, Stu
 
 
 def _set(text: str, table: Path, values: dict[str, str], source: str) -> str:
-    """Lines ``key = "value"`` in a table that has lines of its own; those that stand there already
-    are replaced.
-
-    An empty value only removes.
+    """Lines ``key = "value"`` in a table that has lines of its own, instead of those that stand
+    there. An empty value only removes.
     """
     _, where = parse(text, source)
     lines = text.split("\n")

@@ -1,8 +1,5 @@
-"""On which line of a TOML text each key and each element of an array stands; `tomllib` does not
+"""On which line of a TOML text each key and element stands; `tomllib`, which accepted it, does not
 tell.
-
-The text must be valid TOML (`tomllib` has accepted it), so that scanning needs no errors of its
-own.
 """
 
 import os
@@ -79,9 +76,7 @@ def _located(message: str, text: str) -> tuple[str, int]:
 
 
 def lines(text: str) -> dict[Path, int]:
-    """Line (from 1) of every path, such as ("label", "epsilon", "menu", 0) or ("attributes", 2,
-    "range").
-    """
+    """Line (from 1) of every path, such as ("label", "epsilon", "menu", 0)."""
     return _Scanner(text).scan()
 
 
@@ -104,9 +99,7 @@ class _Scanner:
                 self._pair(table)
 
     def _header(self) -> Path:
-        """The path of a [table] or of a new element of [[tables]]; on the way, such an array means
-        its last element.
-        """
+        """The path of a [table] or new element of [[tables]]; an array on the way is its last."""
         start, brackets = self.at, 2 if self.text.startswith("[[", self.at) else 1
         self.at += brackets
         names = self._key()
@@ -188,9 +181,7 @@ class _Scanner:
                 self.at += 1
 
     def _mark(self, path: Path, position: int) -> None:
-        """The first line on which a path is spoken of; positions come in order, so that newlines
-        are counted once.
-        """
+        """The first line on which a path is spoken of; positions come in order."""
         self.line += self.text.count("\n", self.counted, position)
         self.counted = position
         self.line_numbers.setdefault(path, self.line)

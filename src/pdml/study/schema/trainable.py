@@ -1,13 +1,12 @@
-"""Whether anybody could ever train under a study, asked before people are asked for answers: some
-job must be able to start, and jobs that follow one another must be refused some day.
+"""Whether anybody could ever train under a study: some job must be able to start, and jobs that
+follow one another must be refused some day.
 
-Every job adds to what others know of a data set: the μ of its releases grows without bound. So does
-ε of the features, and a limit on it is met some day, unless devices randomise every answer: then it
-stays below the sum of all their ε, the label's among them. ε of labels always stays below that of
-the devices' randomised response, whatever is trained. Such a limit therefore ends jobs only below
-the *smallest* ε on the menus, because there may be people who all chose these; and one on labels
-alone only under a fixed plan, because noise that is switched off for features costs labels nothing
-where η protects them.
+Every job adds to what others know: the μ of its releases grows without bound, and so does ε of the
+features, unless devices randomise every answer: then it stays below the sum of all their ε, the
+label's among them. ε of labels always stays below that of the devices' randomised response. Such a
+limit therefore ends jobs only below the *smallest* ε on the menus, because there may be people who
+all chose these; and one on labels alone only under a fixed plan, because noise that is switched off
+for features costs labels nothing where η protects them.
 """
 
 from dataclasses import replace
@@ -25,8 +24,7 @@ MOST_TELLING = 1 << 26  # records with which one of them moves least: beyond, su
 
 
 def worst_case_ledger(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
-    """What so many jobs by ``plan`` spend at worst: every server with as few records as the study
-    allows, the whole menu in use."""
+    """What so many jobs by ``plan`` spend at worst: fewest records, the whole menu in use."""
     specs = (
         study.terms.server_spec(i, records=study.min_records, epsilons=study.menu)
         for i in range(len(study.servers))
@@ -36,9 +34,7 @@ def worst_case_ledger(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger
 
 
 def most_jobs(study: Study, plan: TrainingPlan) -> int:
-    """How many jobs by ``plan`` the study's budget allows at worst (`worst_case_ledger`), looked
-    for up to
-    `MOST_JOBS`; all of those without a budget."""
+    """How many jobs by ``plan`` the budget allows at worst, at most `MOST_JOBS`."""
     budget = study.budget or Budget()
 
     def kept(jobs: float) -> bool:
@@ -56,16 +52,13 @@ def mistakes(study: Study) -> list[Mistake]:
 
 
 def check(study: Study) -> None:
-    """Raise `UntrainableStudy` if no job under ``study`` could ever start, or none be the last
-    one.
-    """
+    """Raise `UntrainableStudy` if no job could ever start, or none be the last one."""
     if problems := mistakes(study):
         raise UntrainableStudy(study.id, [sentence for _, sentence in problems])
 
 
 def _never(study: Study, plan: TrainingPlan) -> str:
-    """Why the plan breaks the budget at some server, however many records it has and whatever its
-    people chose; "" if it need not."""
+    """Why the plan breaks the budget at some server, whatever its records; "" if it need not."""
     budget, classes = study.budget or Budget(), len(study.classes)
     n, records = len(study.servers), max(study.min_records, MOST_TELLING)
     alike = {}
@@ -138,8 +131,7 @@ def check_budget(study: Study) -> None:
 
 
 def _least(study: Study) -> float:
-    """The ε of a record of which everything has leaked, for somebody who chose the smallest of
-    every menu; infinite where an answer is sent as it is."""
+    """The ε of a record of which everything has leaked, for the smallest ε of every menu."""
     if study.encoder.clear:
         return inf
     menus = [
@@ -150,8 +142,7 @@ def _least(study: Study) -> float:
 
 
 def _features_end(study: Study, epsilon: float, delta: float) -> bool:
-    """Whether a data set of which everything has leaked exceeds a limit on features, though all its
-    people chose the smallest ε of every menu."""
+    """Whether a limit on features is exceeded once everything has leaked, at the smallest ε."""
     leaked = profiles.pure_profile(_least(study))
     return not isinf(epsilon) and bool(leaked(epsilon) > delta)
 
@@ -163,14 +154,12 @@ def _labels_end(study: Study, epsilon: float, delta: float) -> bool:
 
 
 def _suggestion(study: Study) -> str:
-    """A limit on features that ends jobs."""
     if _features_end(study, 1.0, Budget.features_delta):
         return _SUGGESTION
     return f"features = {{ epsilon = {_least(study) / 2:.1g} }}"
 
 
 def _too_high(study: Study, epsilon: float, delta: float) -> str:
-    """Why a limit on features ends nothing."""
     least = f"{_least(study):g}"
     return (
         f"the study {study.id} limits features to epsilon {epsilon:g} with delta {delta:g}, but "

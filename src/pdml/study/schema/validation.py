@@ -1,5 +1,7 @@
-"""Checks of single values in a document, which remember every mistake instead of stopping at the
-first.
+"""What a key of the study's file is, and checks of single values that remember every mistake.
+
+A field of a dataclass says by `key` how its value is read and what it means in one sentence:
+parser, canonical form and hash, template and reference page follow from it.
 """
 
 import difflib
@@ -365,9 +367,7 @@ def read_table(
 
 
 def as_fields(record: type, table: Mapping[str, Any], at: str = "") -> dict[str, Any]:
-    """What was read, by the names of fields; optional ones that are not there have their
-    defaults.
-    """
+    """What was read, by the names of fields; optional ones that are not there have defaults."""
     return {
         entry.name: table[name] if name in table else _default_of(entry)
         for name, key, entry in declared_fields(record, at)
@@ -376,9 +376,7 @@ def as_fields(record: type, table: Mapping[str, Any], at: str = "") -> dict[str,
 
 
 def write_fields(record: Any, table: str = "") -> dict[str, Any]:
-    """The inverse, as plain JSON types: without what is the default, so that a key which is left
-    out leaves no trace in the hash.
-    """
+    """The inverse, as plain JSON types, without defaults, which leave no trace in the hash."""
     return {
         name: plain(getattr(record, entry.name))
         for name, key, entry in declared_fields(type(record), table)
