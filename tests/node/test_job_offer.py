@@ -10,11 +10,14 @@ from example_study import STUDY
 from msgspec.structs import replace
 
 from pdml.errors import InvalidInput, PeerError
+from pdml.mechanisms import objective_noise
 from pdml.node.crypto.hpke import SealingKey
 from pdml.node.crypto.signing import Identity
 from pdml.node.protocol import requests
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import Begin, Offer, acceptance, check_begin
+from pdml.numerics.admm import losses
+from pdml.planning.training_plan import TrainingPlan
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +105,19 @@ def test_nobody_begins_before_everybody_has_accepted(offer, study, identities):
     ):
         with pytest.raises(PeerError, match="which carol has not accepted"):
             check_begin(Begin(attempt=offer.attempt, accepted=wrong), offer, study)
+
+
+@pytest.fixture
+def own_objects(monkeypatch):
+    """A loss and an objective noise that a researcher has registered in this process alone."""
+    monkeypatch.setattr(losses, "BINARY", dict(losses.BINARY))
+    monkeypatch.setattr(objective_noise, "FAMILIES", dict(objective_noise.FAMILIES))
+    family = changed(objective_noise.UNIFORM_BOX, name="mine")
+    return {"loss": changed(losses.LOGISTIC, name="mine"), "objective_noise": family}
+
+
+@pytest.mark.parametrize("name", ["loss", "objective_noise"])
+def test_job_terms_hold_what_every_member_has_code_for(own_objects, study, name):
+    plan = TrainingPlan(**{name: own_objects[name]})
+    with pytest.raises(InvalidInput, match=f"{name} must be a built-in one between organisations"):
+        JobTerms.for_study(changed(study, plan=None), plan, "june")

@@ -52,3 +52,13 @@ def test_a_setting_outside_its_domain_is_named(tmp_path):
         SavedPlan.load(tmp_path / "plan.json")
     with pytest.raises(DataError, match="cannot be read"):
         SavedPlan.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("name", ["colluding", "labels_delta", "features_epsilon"])
+def test_a_budget_says_every_limit(tmp_path, name):
+    SAVED.save(tmp_path / "plan.json")
+    content = json.loads((tmp_path / "plan.json").read_text())
+    del content["budget"][name]
+    (tmp_path / "plan.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="is not a plan"):
+        SavedPlan.load(tmp_path / "plan.json")

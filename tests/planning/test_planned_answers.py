@@ -29,7 +29,7 @@ from pdml.planning.forecast.synthetic import (
     reported_moment,
 )
 from pdml.planning.search import sums_search
-from pdml.planning.search.rounds_search import Search
+from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.sizes import Answer, Sizes, blocks_of
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
@@ -39,6 +39,10 @@ from pdml.training.server import Server
 HUGE = 60.0
 LUCK = 0.01  # of a mean over twelve populations: of sums at most 0.7 points, by six other seeds
 GRAPH = Graph.ring(5)
+
+
+def space(**fixed: float) -> SearchSpace:
+    return SearchSpace(graph=GRAPH, fixed_settings=tuple(fixed.items()))
 
 
 def answers_at(epsilon: float, *, smallest: float | None = None, levels=(4, 3), start=3):
@@ -123,7 +127,7 @@ def test_an_answer_is_as_loud_as_its_coin():
 def judged(sizes: Sizes, how: str):
     made = populations(sizes)[:12]  # every kind of signal, with every clearness
     if how == "rounds":
-        search = Search(sizes, GRAPH, made, fixed_settings={"rounds": 4, "penalty": 0.3})
+        search = Search(sizes, space(rounds=4, penalty=0.3), made)
         choice = search._best([(0.05, 0.0)])
         return np.array(search.score(choice, 1))
     if how == "alone":
@@ -187,7 +191,7 @@ def test_one_round_without_noise_is_off_by_as_much_as_its_q(monkeypatch):
     hardly flip, so that coins can be seen."""
     sizes = replace(sizes_at(0.7), epsilon=4.0)
     population = populations(sizes)[0]
-    search = Search(sizes, GRAPH, (population,), fixed_settings={"rounds": 1, "penalty": 0.3})
+    search = Search(sizes, space(rounds=1, penalty=0.3), (population,))
     choice, seen = search._best([(0.0, 0.0)]), []
     monkeypatch.setattr(Population, "score", lambda self, w: seen.append(w[0]) or (0.0, 0.0))
     search.score(choice, 400)
@@ -301,7 +305,11 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
     told, right = [], []
     for seed in range(3):
         x, y = made_people(18_000, np.random.default_rng(seed), sizes.answers)
-        search = Search(sizes, GRAPH, populations(sizes, (x[14_000:], y[14_000:])), most_rounds=20)
+        search = Search(
+            sizes,
+            SearchSpace(graph=GRAPH, most_rounds=20),
+            populations(sizes, (x[14_000:], y[14_000:])),
+        )
         choice = search.best(budget)
         told.append(np.array(search.score(choice, 12))[..., 1].mean())
         for turn in range(2):

@@ -20,9 +20,9 @@ from pdml.numerics.admm.graph import Graph, build
 from pdml.numerics.coded_rows import Block
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.proposal import verdict
-from pdml.planning.search.candidates import LITTLE, SearchSpace, UtilityRuns, compare
+from pdml.planning.search.candidates import LITTLE, UtilityRuns, compare
 from pdml.planning.search.planner import Proposal, Sizes, ledger, propose, spent
-from pdml.planning.search.rounds_search import Search
+from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.search.sums_search import SHARES
 from pdml.planning.sizes import Answer
 from pdml.planning.training_plan import TrainingPlan
@@ -97,7 +97,7 @@ def test_where_a_line_jumps_the_plan_is_louder_and_so_is_what_was_rehearsed() ->
     )
     sizes = Sizes(records=(691, 2596, 484, 1156), width=8, epsilon=8.506413953723797)
     graph = Graph.complete(4)
-    search = Search(sizes.rounded(), graph, populations(sizes.rounded()))
+    search = Search(sizes.rounded(), SearchSpace(graph=graph), populations(sizes.rounded()))
     first = search.best(budget)
     assert first is not None
     _, by = search.plan(first, budget, sizes)
@@ -142,7 +142,7 @@ def test_rounds_that_could_be_little_better_are_not_looked_for(
     of them come depends on the machine.
     """
     budget, within = Budget(features_epsilon=0.5), SearchSpace(graph=GRAPH)
-    _, most, _ = UtilityRuns(SIZES.rounded()).rounds(budget, within.rounds, 1.0)
+    _, most, _ = UtilityRuns(SIZES.rounded()).rounds(budget, within, 1.0)
     assert most is not None
     monkeypatch.setattr(UtilityRuns, "sums", lambda *_: np.full((2, 1, 2), most - gain))
     found = propose(budget, SIZES, GRAPH)

@@ -16,7 +16,7 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.rounds_model import DECAYS
 from pdml.planning.forecast.synthetic import populations
-from pdml.planning.search.rounds_search import PENALTIES, RIDGES, ROUNDS, Search
+from pdml.planning.search.rounds_search import PENALTIES, RIDGES, ROUNDS, Search, SearchSpace
 from pdml.planning.sizes import Sizes, spent
 from pdml.training.engines import local_engine
 
@@ -24,8 +24,14 @@ GRAPH = Graph.random(10, 13, np.random.default_rng(1))
 SIZES = Sizes(records=(400,) * 10, width=21, epsilon=1.0)
 
 
+def space(**fixed: float) -> SearchSpace:
+    return SearchSpace(graph=GRAPH, fixed_settings=tuple(fixed.items()))
+
+
 def search(sizes: Sizes = SIZES, like=None, most_rounds: int = 100) -> Search:
-    return Search(sizes, GRAPH, populations(sizes, like), most_rounds=most_rounds)
+    return Search(
+        sizes, SearchSpace(graph=GRAPH, most_rounds=most_rounds), populations(sizes, like)
+    )
 
 
 def rows_of(found: Search, budget: Budget) -> dict[str, float]:
@@ -126,10 +132,10 @@ def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
     """ρ^-T is too large to be drawn from some T on: the grid keeps away from it."""
     budget, sizes = Budget(features_epsilon=1), replace(SIZES, width=4)
     public = populations(sizes)
-    long = Search(sizes, GRAPH, public, fixed_settings={"rounds": 5000, "penalty": 0.1})
+    long = Search(sizes, space(rounds=5000, penalty=0.1), public)
     plan, _ = long.plan(long.best(budget), budget)
     assert plan.rounds == 5000 and plan.penalty == 0.1 and np.isfinite(plan.noise_scale).all()
-    fading = Search(sizes, GRAPH, public, fixed_settings={"rounds": 5000, "noise_decay": 0.5})
+    fading = Search(sizes, space(rounds=5000, noise_decay=0.5), public)
     with pytest.raises(BudgetExceeded, match="begin beyond what can be drawn"):
         fading.plan(fading.best(budget), budget)
 

@@ -11,8 +11,9 @@ from pdml.accounting import Budget
 from pdml.numerics.admm.graph import Graph
 from pdml.planning import proposal
 from pdml.planning.proposal import Suggestion, advice
-from pdml.planning.search.candidates import SearchSpace, quick_estimate
+from pdml.planning.search.candidates import quick_estimate
 from pdml.planning.search.planner import Proposal, Sizes, propose
+from pdml.planning.search.rounds_search import SearchSpace
 
 GRAPH = Graph.ring(4)
 SIZES = Sizes(records=(60,) * 4, width=8, epsilon=1.0)
@@ -82,7 +83,7 @@ def test_a_value_that_pays_in_the_mean_alone_is_passed_over_for_one_that_clearly
     """At features ε = 1 the mean is ahead and more than a third of the populations are behind."""
     asked = ASKED["one of many"]
     near = replace(asked, budget=Budget(features_epsilon=1.0)).answer()
-    right = {name: each[..., 1].mean(axis=1) for name, each in near.judged.items()}
+    right = {name: each[..., 1].mean(axis=1) for name, each in near.scores.items()}
     behind = np.mean(right["sums"] < np.maximum(right["alone"], right["majority"]) - 0.005)
     assert near.pays and behind > 1 / 3
     assert "features epsilon 4" in asked.answer().advice
@@ -99,7 +100,7 @@ def test_whoever_looks_at_few_values_asks_where_whoever_looks_at_all_would(serve
             if any(each.is_clear_win for each in seen)
             else [each.pays for each in seen]
         )
-        asked = proposal._seeming(lever, within)
+        asked = proposal._promising_values(lever, within)
         assert asked == (lever.ladder[first.index(True) :][:3] if any(first) else ())
 
 

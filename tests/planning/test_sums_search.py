@@ -15,7 +15,8 @@ from pdml.errors import BudgetExceeded
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import SearchSpace, UtilityRuns, compare
+from pdml.planning.search.candidates import UtilityRuns, compare
+from pdml.planning.search.rounds_search import SearchSpace
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
@@ -111,7 +112,7 @@ def test_the_share_is_chosen_by_rehearsals(features: float) -> None:
     right = [sums_search.score(plan, sizes, made_up, 1) for plan in plans]
     best = int(np.argmax([each[..., 1].mean() for each in right]))
     assert found.share == sums_search.SHARES[best]
-    np.testing.assert_array_equal(found.judged["sums"], right[best])
+    np.testing.assert_array_equal(found.scores["sums"], right[best])
     assert enough.pays == found.pays and enough.is_clear_win >= found.is_clear_win
     asked = right[sums_search.SHARES.index(enough.share)]
-    np.testing.assert_array_equal(enough.judged["sums"], asked)
+    np.testing.assert_array_equal(enough.scores["sums"], asked)

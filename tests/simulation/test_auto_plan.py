@@ -184,7 +184,7 @@ def test_the_largest_class_is_not_feared_where_the_model_is_clearly_ahead_of_it(
     proposal = fitted(*people()).proposal_
     good, bad = np.full((4, 2, 2), 0.8), np.full((4, 2, 2), 0.6)
     held = {"alone": bad, "majority": bad, "sums": bad - 0.1, beaten: good}
-    said = replace(proposal, judged=held, public=True)
+    said = replace(proposal, comparison=replace(proposal.comparison, scores=held), public=True)
     assert said.plan.method == "sums" and not said.pays and said.beaten == beaten
     told = utility_warnings(said, Range(low=low, middle=0.2, high=0.4))
     assert bool(told) == warned and (not warned or "not expected to pay" in told[0])

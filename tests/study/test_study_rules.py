@@ -8,6 +8,8 @@ import pytest
 from example_study import TEXT
 
 from pdml.errors import StudyError
+from pdml.mechanisms import objective_noise
+from pdml.numerics.admm import losses
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.messages import Report
@@ -500,3 +502,24 @@ def test_delta_stays_below_one_in_the_number_of_people(
         Study.from_document(document)
     document["budget"]["features"]["delta"] = float(most)
     Study.from_document(document)
+
+
+@pytest.fixture
+def own_objects(monkeypatch):
+    """A loss and an objective noise that a researcher has registered in this process alone."""
+    monkeypatch.setattr(losses, "BINARY", dict(losses.BINARY))
+    monkeypatch.setattr(objective_noise, "FAMILIES", dict(objective_noise.FAMILIES))
+    family = replace(objective_noise.UNIFORM_BOX, name="mine")
+    return {"loss": replace(losses.LOGISTIC, name="mine"), "objective_noise": family}
+
+
+@pytest.mark.parametrize("name", ["loss", "objective_noise"])
+def test_a_study_s_plan_is_made_of_what_every_server_has(own_objects, name) -> None:
+    plan = TrainingPlan(**{name: own_objects[name]})
+    study = Study.from_text(TEXT)
+    for own in (plan, TrainingPlan.from_dict({name: "mine"})):
+        with pytest.raises(StudyError, match=rf"plan\.{name} must be a built-in one between"):
+            replace(study, plan=own, plan_settings=(name,))
+    document = study.to_dict() | {"plan": {name: "mine"}}
+    with pytest.raises(StudyError, match=rf"plan\.{name} must be a built-in one between"):
+        Study.from_document(document)

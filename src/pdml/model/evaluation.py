@@ -1,5 +1,6 @@
 """How well a model predicts records whose true labels are known, without noise: for own use."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +23,9 @@ REFERENCE = (
 class Bin:
     """Records in whose class the model was about equally sure."""
 
-    records: float  # How many; with noise, not whole
-    confidence: float  # How sure it was, on average
-    accuracy: float  # The share of them that it got right
+    records: float  # how many; with noise, not whole
+    confidence: float  # how sure it was, on average
+    accuracy: float  # the share of them that it got right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +84,24 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values for JSON."""
-        return {
-            "records": self.records,
-            "classes": list(self.classes),
-            "accuracy": self.accuracy,
-            "majority_class": self.majority_class,
-            "majority_accuracy": self.majority,
-            "recall": list(self.recall),
-            "auc": self.auc,
-            "log_loss": self.log_loss,
-            "calibration_error": self.calibration_error,
-            "reliability": [vars(group) for group in self.reliability],
-            "confusion": self.confusion.tolist(),
-        }
+        return plain_figures(self, self.accuracy, list(self.recall))
+
+
+def plain_figures(evaluation: Any, accuracy: Any, recall: list[Any]) -> dict[str, Any]:
+    """The figures of an evaluation, with or without noise, as plain values for JSON."""
+    return {
+        "records": evaluation.records,
+        "classes": list(evaluation.classes),
+        "accuracy": accuracy,
+        "majority_class": evaluation.majority_class,
+        "majority_accuracy": evaluation.majority,
+        "recall": recall,
+        "auc": evaluation.auc,
+        "log_loss": evaluation.log_loss,
+        "calibration_error": evaluation.calibration_error,
+        "reliability": [vars(group) for group in evaluation.reliability],
+        "confusion": evaluation.confusion.tolist(),
+    }
 
 
 def evaluate(model: Model, records: Any, truth: IntArray) -> Evaluation:
@@ -108,18 +114,22 @@ def evaluate(model: Model, records: Any, truth: IntArray) -> Evaluation:
             f"an evaluation needs one label for each record, got {len(truth)} labels and "
             f"{len(x)} records"
         )
-    chances, guessed = model.predict_proba(x), model.choose(x)
-    every = np.arange(len(model.classes))
-    bins = _reliability(chances.max(axis=1), guessed == truth, len(every))
-    gaps = sum(group.records * abs(group.accuracy - group.confidence) for group in bins)
+    chances, predictions = model.predict_proba(x), model.choose(x)
+    indices = np.arange(len(model.classes))
+    bins = _reliability(chances.max(axis=1), predictions == truth, len(indices))
     return Evaluation(
         classes=model.classes,
-        confusion=metrics.confusion_matrix(truth, guessed, labels=every),
+        confusion=metrics.confusion_matrix(truth, predictions, labels=indices),
         auc=_auc(truth, chances),
-        log_loss=float(metrics.log_loss(truth, chances, labels=every)),
-        calibration_error=gaps / len(truth),
+        log_loss=float(metrics.log_loss(truth, chances, labels=indices)),
+        calibration_error=sum_gaps(bins) / len(truth),
         reliability=bins,
     )
+
+
+def sum_gaps(bins: Iterable[Bin]) -> float:
+    """How far right shares lie from how sure the model was, over all records."""
+    return sum(group.records * abs(group.accuracy - group.confidence) for group in bins)
 
 
 def _reliability(confidence: Array, right: Array, classes: int) -> tuple[Bin, ...]:

@@ -167,15 +167,12 @@ class Model:
     def to_bytes(self) -> bytes:
         """The file's bytes: the same for the same model, every number in its shortest spelling."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        text = json.dumps(
-            {"format": _TAG, **values},
-            indent=1,
-            ensure_ascii=False,
-            allow_nan=False,
-            default=lambda value: (
-                asdict(value) if isinstance(value, Expectation) else value.tolist()
-            ),
-        )
+
+        def plain(value: Any) -> Any:
+            return asdict(value) if isinstance(value, Expectation) else value.tolist()
+
+        file = {"format": _TAG, **values}
+        text = json.dumps(file, indent=1, ensure_ascii=False, allow_nan=False, default=plain)
         return text.encode("utf-8")
 
     def to_sklearn(self) -> Any:
@@ -208,9 +205,7 @@ class Model:
         others = max((line.colluding or 0 for line in coalitions), default=0)
         also = planned if isinstance(planned, int) else None
         sizes = representative_coalition_sizes(others, also) if others else []
-        return merge_rows(
-            self.ledger_rows(), [line for line in coalitions if line.colluding in sizes]
-        )
+        return merge_rows(self.ledger_rows(), [row for row in coalitions if row.colluding in sizes])
 
     def features(self, records: Any) -> Features:
         """Records that are read once, for several predictions.
@@ -248,10 +243,8 @@ def read_ledger_rows(privacy: dict[str, Any], name: str = "rows") -> list[Ledger
     try:
         return [line(row) for row in privacy[name]]
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(
-            "the model does not say what its training spent: it has no ledger that this "
-            "version can read"
-        ) from None
+        why = "it has no ledger that this version can read"
+        raise DataError(f"the model does not say what its training spent: {why}") from None
 
 
 def load_model(path: str | Path) -> Model:
@@ -275,9 +268,8 @@ def load_model(path: str | Path) -> Model:
     try:
         raw = read_file(path)
     except OSError as error:
-        raise DataError(
-            f"the model {str(path)!r} cannot be read: {error.strerror or error}"
-        ) from None
+        why = error.strerror or error
+        raise DataError(f"the model {str(path)!r} cannot be read: {why}") from None
     try:
         content: dict[str, Any] = decode(raw, dict[str, Any])
         tag = content.pop("format", None)
@@ -362,11 +354,12 @@ def _model_html(model: Model) -> str:
 
 def _facts(model: Model) -> notebook.Sheet:
     records = model.provenance.get("records_per_server", [])
+    method = f"{model.plan['rounds']} rounds" if "rounds" in model.plan else ""
     facts = {
         "classes": ", ".join(map(str, model.classes)),
         "features": f"{model.coefficients.shape[1]:,}",
         "records": f"{sum(records):,} of {len(records)} servers" if records else "",
-        "trained in": _method(model),
+        "trained in": "one exchange of sums" if model.plan.get("method") == "sums" else method,
         "noise": str(model.provenance.get("noise_source", "")),
     }
     if model.expected is not None:
@@ -377,12 +370,6 @@ def _facts(model: Model) -> notebook.Sheet:
     return notebook.Sheet(columns=("", ""), rows=tuple((k, v) for k, v in facts.items() if v))
 
 
-def _method(model: Model) -> str:
-    if model.plan.get("method") == "sums":
-        return "one exchange of sums"
-    return f"{model.plan['rounds']} rounds" if "rounds" in model.plan else ""
-
-
 def _weights(model: Model) -> notebook.Sheet:
     """The largest, for features as the encoder makes them."""
     width = model.coefficients.shape[1]
@@ -391,9 +378,7 @@ def _weights(model: Model) -> notebook.Sheet:
     order = np.argsort(-size, kind="stable")[:_MOST]
     rows = [(names[k], *(f"{w:.3g}" for w in model.coefficients[:, k])) for k in order.tolist()]
     rows.append(("(constant)", *(f"{w:.3g}" for w in model.intercepts)))
-    if len(model.classes) == 2:
-        heads: tuple[str, ...] = (f"towards {model.classes[1]}",)
-    else:
-        heads = tuple(map(str, model.classes))
+    several = len(model.classes) > 2
+    heads = [*map(str, model.classes)] if several else [f"towards {model.classes[1]}"]
     caption = f"The {_MOST} largest coefficients of {width:,}" if width > _MOST else "Coefficients"
     return notebook.Sheet(caption=caption, columns=("feature", *heads), rows=tuple(rows))

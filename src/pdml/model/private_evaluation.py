@@ -20,13 +20,11 @@ from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.count_release import Counting, edges
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.mechanisms.randomness import Secure, Source
-from pdml.model.evaluation import Bin
+from pdml.model.evaluation import Bin, plain_figures, sum_gaps
 from pdml.model.model import Model
 
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
-_MINIMUM_SIGNAL = (
-    3.0  # deviations of noise above which a bin or a class has records enough to speak of
-)
+_MINIMUM_SIGNAL = 3.0  # deviations of noise, above which a bin or a class has enough records
 OTHERS = "this evaluation alone, for people whom the model was not trained on"
 SAME = (
     "training and this evaluation together, for people who were in both: their epsilons and deltas "
@@ -115,20 +113,15 @@ class CountedEvaluation:
     def recall(self) -> tuple[Estimate | None, ...]:
         """Of each class, the share that is predicted as such; None where noise hides the class."""
         k, cells = self.counting.classes, self.counting.bins
-        variance = (
-            cells * self.counting.stddev**2
-        )  # noise of the right ones, and of each wrong class
-        estimates: list[Estimate | None] = []
-        for right, total in zip(
-            np.diagonal(self.confusion), self.confusion.sum(axis=1), strict=True
-        ):
-            is_visible = total > _MINIMUM_SIGNAL * sqrt(k * variance)
-            estimates.append(
-                _share(float(right), float(total), variance, -variance, k * variance)
-                if is_visible
-                else None
-            )
-        return tuple(estimates)
+        variance = cells * self.counting.stddev**2  # of the right ones, and of each wrong class
+        totals = self.confusion.sum(axis=1)
+        pairs = zip(np.diagonal(self.confusion).tolist(), totals.tolist(), strict=True)
+        return tuple(
+            _share(right, total, variance, -variance, k * variance)
+            if total > _MINIMUM_SIGNAL * sqrt(k * variance)
+            else None
+            for right, total in pairs
+        )
 
     @property
     def reliability(self) -> tuple[Bin, ...]:
@@ -153,25 +146,20 @@ class CountedEvaluation:
     @property
     def calibration_error(self) -> float | None:
         """Expected calibration error over `reliability`, enlarged by noise; None without bins."""
-        bins = self.reliability
-        total = sum(cell.records for cell in bins)
-        gaps = sum(group.records * abs(group.accuracy - group.confidence) for group in bins)
-        return gaps / total if total else None
+        total = sum(group.records for group in self.reliability)
+        return sum_gaps(self.reliability) / total if total else None
 
     @property
     def log_loss(self) -> float | None:
         """About -ln of the true class's probability; wrong choices share the rest equally."""
         bins, others = self.reliability, self.counting.classes - 1
         total = sum(cell.records for cell in bins)
-        lost = sum(
-            -group.records
-            * (
-                group.accuracy * log(group.confidence)
-                + (1 - group.accuracy) * log((1 - group.confidence) / others)
-            )
-            for group in bins
-        )
-        return lost / total if total else None
+
+        def loss(group: Bin) -> float:
+            wrong = (1 - group.accuracy) * log((1 - group.confidence) / others)
+            return -group.records * (group.accuracy * log(group.confidence) + wrong)
+
+        return sum(map(loss, bins)) / total if total else None
 
     @property
     def auc(self) -> float | None:
@@ -192,18 +180,8 @@ class CountedEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values for JSON."""
-        return {
-            "records": self.records,
-            "classes": list(self.classes),
-            "accuracy": vars(self.accuracy),
-            "majority_class": self.majority_class,
-            "majority_accuracy": self.majority,
-            "recall": [None if estimate is None else vars(estimate) for estimate in self.recall],
-            "auc": self.auc,
-            "log_loss": self.log_loss,
-            "calibration_error": self.calibration_error,
-            "reliability": [vars(group) for group in self.reliability],
-            "confusion": self.confusion.tolist(),
+        recall = [None if estimate is None else vars(estimate) for estimate in self.recall]
+        return plain_figures(self, vars(self.accuracy), recall) | {
             "counts": self.counts.tolist(),
             "noise": self.counting.stddev,
             "interval": LEVEL,
@@ -279,19 +257,18 @@ def privacy_charge(
     dict
         ``rows``, and in ``counted`` what they count: the evaluation, or its sum with the training.
     """
-    ledger = evaluation.ledger(delta)
-    lines = ledger.rows()
+    ledger = evaluation.ledger(delta).rows()
     if same_people:
-        trained = {(line.data, line.adversary): line for line in model.ledger_rows()}
-        lines = [_sum(trained[line.data, line.adversary], line) for line in lines]
+        training = {(row.data, row.adversary): row for row in model.ledger_rows()}
+        ledger = [_sum(training[row.data, row.adversary], row) for row in ledger]
     rows = [
-        {**vars(line), "epsilon": "inf" if isinf(line.epsilon) else line.epsilon} for line in lines
+        {**vars(row), "epsilon": "inf" if isinf(row.epsilon) else row.epsilon} for row in ledger
     ]
-    for line in rows:
-        line.pop("colluding")
+    for row in rows:
+        row.pop("colluding")
     return {
         "source": evaluation.source,
-        "delta": max(line.delta for line in lines),
+        "delta": max(row.delta for row in ledger),
         "rows": rows,
         "counted": SAME if same_people else OTHERS,
     }

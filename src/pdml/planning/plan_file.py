@@ -38,8 +38,8 @@ class SavedPlan:
 
     def settings(self) -> dict[str, Any]:
         """Those of `PDMLClassifier` that it fixes."""
-        agreed = {"plan": self.plan, "topology": self.links, "budget": self.budget}
-        return agreed | {"n_servers": self.n_servers}
+        settings = {"plan": self.plan, "topology": self.links, "budget": self.budget}
+        return settings | {"n_servers": self.n_servers}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON; an infinite allowance is written "inf"."""
@@ -62,7 +62,7 @@ class SavedPlan:
             saved_plan = cls(
                 plan=TrainingPlan.from_dict(content["plan"]),
                 links=tuple((int(a), int(b)) for a, b in content["links"]),
-                budget=_budget(content["budget"]),
+                budget=_read_budget(content["budget"]),
             )
             _ = saved_plan.n_servers  # there is at least one link
         except OSError as error:
@@ -76,7 +76,9 @@ class SavedPlan:
         return saved_plan
 
 
-def _budget(allowed: dict[str, Any]) -> Budget:
-    """As `save` wrote it; before there were coalitions nothing was said of them."""
-    limits = {name: float(value) for name, value in allowed.items() if name != "colluding"}
-    return Budget(**limits, colluding=allowed.get("colluding"))
+def _read_budget(limits: dict[str, Any]) -> Budget:
+    """As `save` wrote it: every field, with "inf" for what has no limit."""
+    colluding = limits.pop("colluding")
+    if set(limits) != set(asdict(Budget())) - {"colluding"}:
+        raise ValueError("a limit is missing or unknown")
+    return Budget(**{name: float(value) for name, value in limits.items()}, colluding=colluding)

@@ -6,7 +6,7 @@ is named, as what would do or as what would not, the planner itself has said.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf, isinf
@@ -26,15 +26,13 @@ from pdml.planning.plan_file import SavedPlan
 from pdml.planning.search.candidates import (
     LITTLE,
     CandidateComparison,
-    Scores,
-    SearchSpace,
     UtilityRuns,
     better_apart,
     compare,
     pays,
     quick_estimate,
 )
-from pdml.planning.search.rounds_search import Choice
+from pdml.planning.search.rounds_search import Choice, SearchSpace
 from pdml.planning.search.sums_search import WIDEST
 from pdml.planning.sizes import Row, Sizes, ledger, spent
 from pdml.planning.training_plan import TrainingPlan
@@ -51,12 +49,10 @@ _ENOUGH = 2  # settings that would do
 class Suggestion:
     """Another value of one setting, and what the planner says of it."""
 
-    # "features_epsilon", "colluding", "records" (of all servers together) or "epsilon" (of every
-    # label)
-    setting: str
-    value: float  # That the planner was asked about
-    pays: bool  # Whether joining pays with it
-    is_clear_win: bool  # Whether it does, and not in the mean alone: few populations are behind
+    setting: str  # of `Budget` or `Sizes`; "records" of all servers together
+    value: float
+    pays: bool  # whether joining pays with it
+    is_clear_win: bool  # and not in the mean alone: few populations are behind
 
     def __str__(self) -> str:
         match self.setting:
@@ -89,13 +85,9 @@ def find_suggestions(budget: Budget, sizes: Sizes, within: SearchSpace) -> tuple
 
 def advice(suggestions: Sequence[Suggestion]) -> str:
     """The same in a sentence; empty where nothing can be changed."""
-    would = [str(suggestion) for suggestion in suggestions if suggestion.is_clear_win]
-    just = [
-        str(suggestion)
-        for suggestion in suggestions
-        if suggestion.pays and not suggestion.is_clear_win
-    ]
-    none = [str(suggestion) for suggestion in suggestions if not suggestion.pays]
+    would = [str(option) for option in suggestions if option.is_clear_win]
+    just = [str(option) for option in suggestions if option.pays and not option.is_clear_win]
+    none = [str(option) for option in suggestions if not option.pays]
     opening = "by itself this would do" if len(would) == 1 else "by itself either of these would do"
     sentences = [f"{opening}: {' or '.join(would)}"] if would else []
     sentences += [f"by itself {' or '.join(just)} would only just do"] if just else []
@@ -111,44 +103,44 @@ class _Lever:
 
     setting: str
     ladder: tuple[float, ...]
-    changed: Callable[[float], tuple[Budget, Sizes]]
+    question: Callable[[float], tuple[Budget, Sizes]]
 
 
 def _levers(budget: Budget, sizes: Sizes, within: SearchSpace) -> Iterator[_Lever]:
     """In the order in which they cost a consortium least."""
+    name = "features_epsilon"
     if higher := tuple(v for v in _FEATURES if v > budget.features_epsilon):
-        yield _Lever(
-            "features_epsilon", higher, lambda v: (replace(budget, features_epsilon=v), sizes)
-        )
+        yield _Lever(name, higher, lambda v: (replace(budget, features_epsilon=v), sizes))
     servers = len(sizes.records)
     most = servers if budget.colluding is None else budget.colluding
     fewer = tuple(float(k) for k in range(min(most, servers - 1) - 1, 0, -1))
-    if fewer and within.sums(sizes):  # rounds hide nothing in a total
+    if fewer and within.tries_sums(sizes):  # rounds hide nothing in a total
         yield _Lever("colluding", fewer, lambda v: (replace(budget, colluding=int(v)), sizes))
     more = tuple(_two_digits(sum(sizes.records) * factor) for factor in _TIMES)
-    yield _Lever("records", more, lambda v: (budget, _grown(sizes, int(v))))
+    yield _Lever("records", more, lambda v: (budget, _scale_records(sizes, int(v))))
     if higher := tuple(v for v in _LABELS if v > sizes.epsilon):
-        yield _Lever("epsilon", higher, lambda v: (budget, _with_label_epsilon(sizes, v)))
+        alike = replace(sizes, smallest_epsilon=0.0, reports=0.0)
+        yield _Lever("epsilon", higher, lambda v: (budget, replace(alike, epsilon=v)))
 
 
 def _least(lever: _Lever, within: SearchSpace) -> Suggestion | None:
     """The least change that clearly does, or just, looked for where it seems to."""
     suggestions = []
-    for value in _seeming(lever, within):
+    for value in _promising_values(lever, within):
         suggestions.append(_evaluate(lever, value, within))
         if suggestions[-1].is_clear_win:
             return suggestions[-1]
     return next((suggestion for suggestion in suggestions if suggestion.pays), None)
 
 
-def _seeming(lever: _Lever, within: SearchSpace) -> Sequence[float]:
+def _promising_values(lever: _Lever, within: SearchSpace) -> Sequence[float]:
     """Three values to ask about: from the first that seems to do clearly, or to do at all. Where
     noise alone changes, all farther values do as well, so that few are looked at.
     """
 
     @cache
     def estimate(value: float) -> CandidateComparison:
-        budget, sizes = lever.changed(value)
+        budget, sizes = lever.question(value)
         return quick_estimate(sizes.rounded(), budget, within)
 
     start = _first(lever, lambda value: estimate(value).is_clear_win)
@@ -165,26 +157,18 @@ def _first(lever: _Lever, does: Callable[[float], bool]) -> int:
 
 
 def _evaluate(lever: _Lever, value: float, within: SearchSpace) -> Suggestion:
-    budget, sizes = lever.changed(value)
+    budget, sizes = lever.question(value)
     comparison = compare(UtilityRuns(sizes.rounded()), budget, within, enough=True)
-    return Suggestion(
-        setting=lever.setting,
-        value=value,
-        pays=comparison.pays,
-        is_clear_win=comparison.is_clear_win,
-    )
+    pays, clear = comparison.pays, comparison.is_clear_win
+    return Suggestion(setting=lever.setting, value=value, pays=pays, is_clear_win=clear)
 
 
-def _grown(sizes: Sizes, total: int) -> Sizes:
+def _scale_records(sizes: Sizes, total: int) -> Sizes:
     """So many records, divided as now."""
     ends = np.cumsum(sizes.records) * (total / sum(sizes.records))
     records = np.diff(np.round(ends), prepend=0.0)
     reports = sizes.reports * total / sum(sizes.records)
     return replace(sizes, records=tuple(int(count) for count in records), reports=reports)
-
-
-def _with_label_epsilon(sizes: Sizes, epsilon: float) -> Sizes:
-    return replace(sizes, epsilon=epsilon, smallest_epsilon=0.0, reports=0.0)
 
 
 def _two_digits(value: float) -> float:
@@ -194,7 +178,7 @@ def _two_digits(value: float) -> float:
     return float(-(-whole // power) * power)
 
 
-_APART = {
+_ALTERNATIVES = {
     "alone": "a server that keeps its own reports to itself",
     "majority": "the majority-class baseline",
 }
@@ -209,104 +193,61 @@ def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
     better = int(np.sum(joint.mean(axis=1) > apart.mean(axis=1)))
     often = "" if public else f", and is ahead in {better} of them"
     return (
-        f"joining is {how}{little}: {where} the joint model is right on "
-        f"{joint.mean():.1%} of records{often}; {_APART[name]} is right on {apart.mean():.1%}"
+        f"joining is {how}{little}: {where} the joint model is right on {joint.mean():.1%} of "
+        f"records{often}; {_ALTERNATIVES[name]} is right on {apart.mean():.1%}"
     )
 
 
-def reasons(
-    plan: TrainingPlan,
-    right: Mapping[str, Array],
-    budget: Budget,
-    sizes: Sizes,
-    *,
-    choice: Choice | None = None,
-    most: float | None = None,
-) -> tuple[str, ...]:
-    """Why this method, these settings and this much noise."""
-    sentences = [_compared(plan, right, sizes, most)]
-    if plan.method == Method.SUMS:
-        sentences += _of_sums(plan, budget, sizes)
-    elif choice is not None:
-        sentences += _of_rounds(plan, choice)
-    return (*sentences, *_of_answers(sizes))
-
-
-def _compared(
-    plan: TrainingPlan, right: Mapping[str, Array], sizes: Sizes, most: float | None
-) -> str:
-    numbers = sizes.width * (sizes.width + 1) // 2
-    why = {
-        "sums": "one exchange of sums: what a record tells of its label and of its squares is "
-        "released once, and any model is made of the totals",
-        "rounds": f"{plan.rounds} rounds: what is released has {sizes.width} numbers for each row "
-        "of weights",
-    }[plan.method]
-    other = "rounds" if plan.method == Method.SUMS else "sums"
+def _explain_method(proposal: "Proposal") -> str:
+    plan, width, right = proposal.plan, proposal.sizes.width, proposal.right
+    sums = plan.method == Method.SUMS
+    why = (
+        "one exchange of sums: what a record tells of its label and of its squares is released "
+        "once, and any model is made of the totals"
+        if sums
+        else f"{plan.rounds} rounds: what is released has {width} numbers for each row of weights"
+    )
+    other, most = "rounds" if sums else "sums", proposal.comparison.most
+    share = f"{why}; expected to be right on {right[plan.method].mean():.1%} of records, against"
     if other in right:
-        return (
-            f"{why}; expected to be right on {right[plan.method].mean():.1%} of records, against "
-            f"{right[other].mean():.1%} by {other}"
-        )
-    if plan.method == Method.SUMS and most is not None:
+        return f"{share} {right[other].mean():.1%} by {other}"
+    if sums and most is not None:
         little = ", too little more for so many exchanges" if most > right["sums"].mean() else ""
-        return (
-            f"{why}; expected to be right on {right['sums'].mean():.1%} of records, against at "
-            f"most {most:.1%} by rounds{little}"
-        )
-    if plan.method == Method.ROUNDS and sizes.width > WIDEST:
-        return f"{why}; sums would hold {numbers:,} squares, and are tried up to {WIDEST} columns"
+        return f"{share} at most {most:.1%} by rounds{little}"
+    if not sums and width > WIDEST:
+        numbers = f"{width * (width + 1) // 2:,}"
+        return f"{why}; sums would hold {numbers} squares, and are tried up to {WIDEST} columns"
     return why
 
 
-def _of_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
+def _explain_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
     servers = len(sizes.records)
-    codes = 1 if sizes.classes == 2 else sizes.classes
-    numbers = sizes.width * (sizes.width + 1) // 2 + codes * sizes.width
+    numbers = sizes.width * (sizes.width + 1) // 2 + sizes.rows.codes * sizes.width
     label, square = plan.sum_stddevs(servers)
+    split = "the noise is divided so that the model loses the least"
+    if isinf(budget.features_epsilon):
+        split = "features have no limit, so that sums of squares need no noise"
+    who = (
+        "all other servers are assumed to collude, so that every server hides its records by "
+        "itself; where fewer can be assumed to, their number (colluding) makes it quieter"
+    )
+    if budget.colluding is not None:
+        who = (
+            f"no more than {budget.colluding} of the other servers are assumed to collude: sums "
+            "are masked, only their total appears, and the noise of any "
+            f"{servers - budget.colluding} servers protects everybody in it"
+        )
     release = (
         f"every server sends {numbers:,} numbers once, with noise of deviation {label:.3g} on sums "
         f"of labels and {square:.3g} on sums of squares, however many records it has"
     )
-    if isinf(budget.features_epsilon):
-        split = "features have no limit, so that sums of squares need no noise"
-    else:
-        split = "the noise is divided so that the model loses the least"
-    if budget.colluding is None:
-        who = (
-            "all other servers are assumed to collude, so that every server hides its records by "
-            "itself; where fewer can be assumed to, their number (colluding) makes it quieter"
-        )
-    else:
-        hidden = servers - budget.colluding
-        who = (
-            f"no more than {budget.colluding} of the other servers are assumed to collude: sums "
-            f"are masked, only their total appears, and the noise of any {hidden} servers protects "
-            "everybody in it"
-        )
     return [release, split, who]
 
 
-def _of_answers(sizes: Sizes) -> list[str]:
-    names = [
-        f"{answer.block.name!r} (suggested epsilon {answer.epsilon:g})" for answer in sizes.answers
-    ]
-    if not names:
-        return []
-    *rest, last = names
-    which = f"{', '.join(rest)} and {last}" if rest else last
-    return [
-        f"of {which} servers have only randomised answers: the utility forecast randomises "
-        "them, too"
-    ]
-
-
-def _of_rounds(plan: TrainingPlan, choice: Choice) -> list[str]:
-    through = (
-        "noise in the objective (R), drawn once"
-        if choice.objective_bound
-        else "the same noise on releases (R = 0)"
-    )
+def _explain_rounds(plan: TrainingPlan, choice: Choice) -> list[str]:
+    through = "the same noise on releases (R = 0)"
+    if choice.objective_bound:
+        through = "noise in the objective (R), drawn once"
     return [
         f"{choice.rounds} rounds with penalty {plan.penalty:g}: more rounds would leave less "
         f"unfinished, but divide the budget among more releases ({choice.noise:.0%} of the "
@@ -315,6 +256,18 @@ def _of_rounds(plan: TrainingPlan, choice: Choice) -> list[str]:
         f"rule sqrt(C) says decay {choice.rule_decay:.3g}; the search took {choice.decay:.3g}",
         f"labels are protected against other servers by {through}",
     ]
+
+
+def _explain_answers(sizes: Sizes) -> list[str]:
+    names = [
+        f"{answer.block.name!r} (suggested epsilon {answer.epsilon:g})" for answer in sizes.answers
+    ]
+    if not names:
+        return []
+    *rest, last = names
+    which = f"{', '.join(rest)} and {last}" if rest else last
+    only = f"of {which} servers have only randomised answers"
+    return [f"{only}: the utility forecast randomises them, too"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,25 +282,18 @@ class Proposal:
         What there was to choose from.
     plan : TrainingPlan
         What is proposed.
-    judged : mapping
-        Shares of records, (populations, times, 2), by candidate: the methods compared, "alone" (a
-        server with its own reports) and "majority" (the majority-class baseline).
+    comparison : CandidateComparison
+        Scores of all candidates.
     public : bool
         Whether the forecast used public records.
-    choice : Choice, optional
-        The best plan of rounds, where it was looked for.
-    most : float, optional
-        What rounds could be right on at the most, where that was asked.
     """
 
     budget: Budget
     sizes: Sizes
     within: SearchSpace = field(repr=False)
     plan: TrainingPlan
-    judged: Scores = field(compare=False, repr=False)
+    comparison: CandidateComparison = field(compare=False, repr=False)
     public: bool = False
-    choice: Choice | None = field(default=None, repr=False)
-    most: float | None = field(default=None, repr=False)
 
     @property
     def graph(self) -> Graph:
@@ -356,8 +302,11 @@ class Proposal:
 
     @cached_property
     def candidates(self) -> dict[str, Forecast]:
-        """Forecasts by name: see ``judged``."""
-        return {name: Forecast.of(scores.reshape(-1, 2)) for name, scores in self.judged.items()}
+        """Forecasts by name: see ``comparison``."""
+        return {
+            name: Forecast.of(scores.reshape(-1, 2))
+            for name, scores in self.comparison.scores.items()
+        }
 
     @property
     def forecast(self) -> Forecast:
@@ -365,30 +314,35 @@ class Proposal:
         return self.candidates[self.plan.method]
 
     @property
-    def _right(self) -> dict[str, Array]:
-        return {name: scores[..., 1] for name, scores in self.judged.items()}
+    def right(self) -> dict[str, Array]:
+        """Shares of right answers, (populations, times), by candidate."""
+        return {name: scores[..., 1] for name, scores in self.comparison.scores.items()}
 
     @property
     def pays(self) -> bool:
         """Whether joining is expected to: the plan is right more often than either alone."""
-        return pays(self.judged, self.plan.method)
+        return pays(self.comparison.scores, self.plan.method)
 
     @property
     def beaten(self) -> str:
         """What the plan is held against: "alone" or "majority", whichever is right more often."""
-        return better_apart(self.judged)
+        return better_apart(self.comparison.scores)
 
     @property
     def verdict(self) -> str:
         """Whether joining pays, in a sentence."""
-        right, apart = self._right, self.beaten
+        right, apart = self.right, self.beaten
         return verdict(right[self.plan.method], right[apart], apart, public=self.public)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why this method, these settings and this much noise."""
-        inputs = (self.plan, self._right, self.budget, self.sizes)
-        return reasons(*inputs, choice=self.choice, most=self.most)
+        sentences, choice = [_explain_method(self)], self.comparison.choice
+        if self.plan.method == Method.SUMS:
+            sentences += _explain_sums(self.plan, self.budget, self.sizes)
+        elif choice is not None:
+            sentences += _explain_rounds(self.plan, choice)
+        return (*sentences, *_explain_answers(self.sizes))
 
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
@@ -443,13 +397,10 @@ class Proposal:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; infinity as the string "inf"."""
 
-        def plain(value: float) -> float | str:
-            return "inf" if isinf(value) else value
+        def plain(value: Any) -> Any:
+            return "inf" if value == inf else value
 
-        rows = [
-            {"data": r.data, "allowed": plain(r.allowed), "spent": plain(r.spent), "delta": r.delta}
-            for r in self.rows
-        ]
+        rows = [{name: plain(value) for name, value in vars(r).items()} for r in self.rows]
         return {
             "plan": self.plan.to_dict(),
             "method": self.plan.method,

@@ -85,7 +85,6 @@ def resolve_plan(
 
 
 def _overrides(plan: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that the planner must keep; None leaves one to it."""
     if isinstance(plan, Mapping):
         for name in plan:
             _validate.choice("a setting of plan", name, SETTINGS)

@@ -27,9 +27,8 @@ from pdml.planning.training_plan import TrainingPlan
 class Answer:
     """One answer that devices randomise before they send it (docs/concepts/attributes.md)."""
 
-    block: Block  # Where its code stands in a row, its levels and its scale: fixed by the study
-    # That people are expected to choose, as their menu suggests; ∞: the answer as it is
-    epsilon: float
+    block: Block  # where its code stands in a row, its levels and its scale: fixed by the study
+    epsilon: float  # that people are expected to choose; ∞: the answer as it is
 
     def __post_init__(self) -> None:
         why = "0 would report pure noise"
@@ -38,11 +37,9 @@ class Answer:
     @cached_property
     def weight(self) -> float:
         """w, by which a reported level is de-biased."""
-        return (
-            1.0
-            if isinf(self.epsilon)
-            else coded_rows.weight(micro(self.epsilon), self.block.levels)
-        )
+        if isinf(self.epsilon):
+            return 1.0
+        return coded_rows.weight(micro(self.epsilon), self.block.levels)
 
     @property
     def loudest(self) -> float:
@@ -77,15 +74,12 @@ class Sizes:
     def __post_init__(self) -> None:
         for count in self.records:
             _validate.integer("records", count, low=1, why="every server needs somebody's record")
-        _validate.integer("width", self.width, low=1)
-        _validate.integer("classes", self.classes, low=2)
-        _validate.real(
-            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
-        )
-        _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        why = "0 would report pure noise"
+        _validate.real("epsilon", self.epsilon, low=0, open_low=True, why=why)
         _validate.real("smallest_epsilon", self.smallest_epsilon, low=0, high=self.epsilon)
         _validate.real("reports", self.reports, low=0, high=sum(self.records))
         object.__setattr__(self, "answers", tuple(self.answers))
+        _ = self.rows  # which checks the others
         self._check_answers()
 
     def _check_answers(self) -> None:
@@ -110,20 +104,19 @@ class Sizes:
     @classmethod
     def of(cls, specs: Sequence[ServerSpec], epsilons: Array) -> Self:
         """Of these servers, whose people chose these ε."""
-        first, largest = specs[0], float(np.max(epsilons))
-        smallest = float(np.min(epsilons))
+        rows, records = specs[0], tuple(spec.records for spec in specs)
+        smallest, largest = float(np.min(epsilons)), float(np.max(epsilons))
         sizes = cls(
-            records=tuple(spec.records for spec in specs),
-            width=first.width,
+            records=records,
+            width=rows.width,
             epsilon=largest,
-            classes=first.classes,
-            norm_bound=first.norm_bound,
+            classes=rows.classes,
+            norm_bound=rows.norm_bound,
         )
         if smallest == largest:
             return sizes
-        loud = labels.keep_weight(largest, first.classes) / labels.keep_weight(
-            np.asarray(epsilons), first.classes
-        )
+        weights = labels.keep_weight(np.asarray(epsilons), rows.classes)
+        loud = labels.keep_weight(largest, rows.classes) / weights
         return replace(sizes, smallest_epsilon=smallest, reports=float(np.sum(loud**2)))
 
     @property

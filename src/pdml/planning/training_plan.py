@@ -28,15 +28,8 @@ from pdml.numerics.sums.fit import Noise
 from pdml.planning.server_spec import ServerSpec
 
 METHODS = tuple(Method)
-OF_ROUNDS = (
-    "regularization",
-    "penalty",
-    "objective_bound",
-    "objective_noise",
-    "noise_scale",
-    "noise_decay",
-    "tolerance",
-)
+_NOISE_OF_ROUNDS = ("objective_bound", "objective_noise", "noise_scale", "noise_decay")
+OF_ROUNDS = ("regularization", "penalty", *_NOISE_OF_ROUNDS, "tolerance")
 OF_SUMS = ("label_noise", "square_noise", "colluding")
 LEAST_UNITS = 15  # of the grid, each server's part of masked noise: ten off the diagonal of S
 
@@ -103,25 +96,15 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         self._check_method()
-        _validate.integer(
-            "rounds",
-            self.rounds,
-            low=1,
-            high=MOST_ROUNDS,
-            why="every round is a row of the ledger",
-        )
-        why = "without it the local objectives are not strongly convex (Assumption 2)"
-        _validate.real(
-            "regularization", self.regularization, low=0, high=1e9, open_low=True, why=why
-        )
-        _validate.real(
-            "penalty",
-            self.penalty,
-            low=0,
-            high=1e9,
-            open_low=True,
-            why="without it servers never agree",
-        )
+        why = "every round is a row of the ledger"
+        _validate.integer("rounds", self.rounds, low=1, high=MOST_ROUNDS, why=why)
+        reasons = {
+            "regularization": "without it the local objectives are not strongly convex "
+            "(Assumption 2)",
+            "penalty": "without it servers never agree",
+        }
+        for name, why in reasons.items():
+            _validate.real(name, getattr(self, name), low=0, high=1e9, open_low=True, why=why)
         self._resolve("loss", losses.binary_loss(self.loss), losses)
         noise = objective_noise.noise_family(self.objective_noise)
         self._resolve("objective_noise", noise, objective_noise)
@@ -132,15 +115,9 @@ class TrainingPlan:
                 object.__setattr__(self, name, tuple(float(v) for v in value))
         for scale in self._as_tuple(self.noise_scale):
             IterateNoise(scale, self.noise_decay)
-        if self.tolerance is not None:
-            for value in self._as_tuple(self.tolerance):
-                _validate.real(
-                    "tolerance",
-                    value,
-                    low=0,
-                    open_low=True,
-                    why="no solve is exact in floating point",
-                )
+        why = "no solve is exact in floating point"
+        for value in () if self.tolerance is None else self._as_tuple(self.tolerance):
+            _validate.real("tolerance", value, low=0, open_low=True, why=why)
 
     def _resolve(self, name: str, chosen: Loss | NoiseFamily, registry: Any) -> None:
         """A built-in is kept by its name; another as it is, registered to be read back."""
@@ -299,9 +276,8 @@ class TrainingPlan:
         grid = rounding_shift(size)
         loss, records = self.loss_for(spec.classes), spec.records
         label, record = spec.label_shift(loss) / records, spec.record_shift(loss) / records
-        rounding = (
-            label * records**2 * 2.0**-52
-        )  # of the sum over m_i records in q_i, on both neighbours
+        # of the sum over m_i records in q_i, on both neighbours
+        rounding = label * records**2 * 2.0**-52
         label, record = label + rounding, record + rounding
         slack = 2 * self.tolerance_for(spec)
         ridge = self.ridge(spec.degree, n)
@@ -341,14 +317,13 @@ class TrainingPlan:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, of its method's settings alone: job terms are a digest of them."""
         unsaid = (*OF_ROUNDS, "rounds") if self.method == Method.SUMS else (*OF_SUMS, "method")
-        values = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in unsaid
-        }
-        named = (Loss, NoiseFamily)
-        plain = {k: v.name if isinstance(v, named) else v for k, v in values.items()}
-        return {k: str(v) if isinstance(v, str) else v for k, v in plain.items()}
+
+        def plain(value: Any) -> Any:
+            value = value.name if isinstance(value, (Loss, NoiseFamily)) else value
+            return str(value) if isinstance(value, str) else value
+
+        names = (field.name for field in fields(self) if field.name not in unsaid)
+        return {name: plain(getattr(self, name)) for name in names}
 
     def sheet(self) -> notebook.Sheet:
         """Its settings as a table of words."""
@@ -359,10 +334,9 @@ class TrainingPlan:
             return words[0] if len(set(words)) == 1 else ", ".join(words)
 
         settings = {"method": self.method} | self.to_dict()
-        rows = (
-            (k.replace("_", " "), format_value(v)) for k, v in settings.items() if v is not None
-        )
-        return notebook.Sheet(columns=("setting", "value"), rows=tuple(rows))
+        values = ((k.replace("_", " "), v) for k, v in settings.items() if v is not None)
+        rows = tuple((name, format_value(value)) for name, value in values)
+        return notebook.Sheet(columns=("setting", "value"), rows=rows)
 
     def _repr_html_(self) -> str:
         return notebook.as_html("Training plan", [self.sheet()])
@@ -383,11 +357,8 @@ class TrainingPlan:
             raise InvalidInput(
                 f"a plan has no setting {sorted(unknown)[0]!r}; it has {', '.join(sorted(names))}"
             )
-        settings: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-        return cls(**settings)
+        lists = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
+        return cls(**values | lists)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,17 +34,14 @@ def positions(
     else:
         cells = table.numeric(name, private=private, absent=absent)
         different, inverse = np.unique(cells, return_inverse=True)
-    place = {value: k for k, value in enumerate(values)}
-    indices = np.array([place.get(cell, -1) for cell in different.tolist()], dtype=np.int64)[
-        inverse
-    ]
+    index = {value: k for k, value in enumerate(values)}
+    indices = np.array([index.get(cell, -1) for cell in different.tolist()], np.int64)[inverse]
     if (indices < 0).any():
         row = int(np.argmin(indices))
         got = "something else" if private else quote(different.tolist()[inverse[row]])
+        names = quote_names([str(value) for value in values if value != ""])
         raise DataError(
-            f"column {name!r} must hold one of {what} "
-            f"{quote_names([str(value) for value in values if value != ''])}, got {got} in "
-            f"{table.where(row)}"
+            f"column {name!r} must hold one of {what} {names}, got {got} in {table.where(row)}"
         )
     return indices
 
@@ -110,12 +107,10 @@ def _declared(table: Table, name: str, classes: Sequence[str]) -> tuple[Any, ...
     if not table.is_numeric(name):
         return tuple(classes)
     try:
-        return tuple(_whole(np.array([float(value) for value in classes])).tolist())
+        return tuple(_whole(np.array([*map(float, classes)])).tolist())
     except ValueError:
-        raise InvalidInput(
-            f"classes must be numbers, as column {name!r} is, got {','.join(classes)!r}",
-            setting="classes",
-        ) from None
+        must = f"classes must be numbers, as column {name!r} is"
+        raise InvalidInput(f"{must}, got {','.join(classes)!r}", setting="classes") from None
 
 
 def _values(table: Table, name: str, *, private: bool = False) -> tuple[NDArray[Any], IntArray]:
@@ -136,10 +131,10 @@ def _whole(values: NDArray[Any]) -> NDArray[Any]:
 class Roles:
     """Which column plays which part; all others are features. Empty means that no column does."""
 
-    label: str  # The column to predict
-    epsilon: str = ""  # Each person's own ε
-    server: str = ""  # Which server each record belongs to
-    ignored: tuple[str, ...] = ()  # Columns that are no features
+    label: str  # the column to predict
+    epsilon: str = ""  # each person's own ε
+    server: str = ""  # which server each record belongs to
+    ignored: tuple[str, ...] = ()  # columns that are no features
 
     def features(self, table: Table) -> tuple[str, ...]:
         """The columns to predict from, in the table's order."""

@@ -36,17 +36,13 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
         packed = os.fstat(opened.fileno()).st_size
     pa = _pyarrow()
     try:
-        texts = [
-            field.name for field in pa.parquet.read_schema(path) if _is_text(pa, field.type)
-        ]  # each different one is kept once
+        schema = pa.parquet.read_schema(path)
+        kinds = pa.string(), pa.large_string()
+        texts = [field.name for field in schema if field.type in kinds]  # each text is kept once
         with pa.parquet.ParquetFile(path, read_dictionary=texts) as file:
-            # pandas keeps an unnamed index under such a name; it numbers people and describes
-            # nobody
-            stored = [
-                name
-                for name in file.schema_arrow.names
-                if not re.fullmatch(r"__index_level_\d+__", name)
-            ]
+            # but for pandas' unnamed index, which numbers people and describes nobody
+            names = file.schema_arrow.names
+            stored = [name for name in names if not re.fullmatch(r"__index_level_\d+__", name)]
             kept = kept_columns(path, [name.strip() for name in stored], wanted)
             selection = [stored[position] for position in kept.values()]
             for name in selection:
@@ -63,25 +59,12 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
     return Table(columns=columns, source=str(path))
 
 
-def _is_text(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    predicates = (
-        types.is_integer,
-        types.is_floating,
-        types.is_boolean,
-        types.is_null,
-        types.is_decimal,
-        types.is_string,
-        types.is_large_string,
-        types.is_string_view,
-    )
-    if not any(is_kind(kind) for is_kind in predicates):
+    names = "integer floating boolean null decimal string large_string string_view"
+    if not any(getattr(types, f"is_{name}")(kind) for name in names.split()):
         raise DataError(
             f"column {name!r} of {path} must hold numbers, text or truth values, got "
             f"{kind}: convert it, or leave it out"

@@ -163,18 +163,14 @@ def read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
             f"{reader.line_num}: {error}"
         ) from error
     except UnicodeDecodeError as error:
+        where = _undecodable(data)
         raise DataError(
-            f"{path} must be UTF-8 text, got other bytes{_undecodable(data)}: save it again "
-            "as UTF-8"
+            f"{path} must be UTF-8 text, got other bytes{where}: save it again as UTF-8"
         ) from error
-    if reader.line_num == n_rows + 1:
-        lines = np.arange(2, n_rows + 2)
-    else:  # some cell spans several lines
-        lines = np.fromiter(
-            (line for line, _ in islice(_located(data, delimiter), 1, None)),
-            dtype=np.int64,
-            count=n_rows,
-        )
+    lines = np.arange(2, n_rows + 2)
+    if reader.line_num != n_rows + 1:  # some cell spans several lines
+        starts = (line for line, _ in islice(_number_lines(data, delimiter), 1, None))
+        lines = np.fromiter(starts, dtype=np.int64, count=n_rows)
     return Table(columns=cells, source=str(path), lines=lines)
 
 
@@ -200,7 +196,7 @@ def _reader(data: bytes, delimiter: str) -> Any:
     )
 
 
-def _located(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _number_lines(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Each record with the line on which it begins."""
     reader, line = _reader(data, delimiter), 1
     for record in reader:
@@ -227,7 +223,7 @@ def _delimiter(path: Path, data: bytes) -> str:
 
 def _blame_ragged(path: Path, data: bytes, delimiter: str, width: int) -> NoReturn:
     line, record = next(
-        (line, record) for line, record in _located(data, delimiter) if len(record) != width
+        (line, record) for line, record in _number_lines(data, delimiter) if len(record) != width
     )
     raise DataError(
         f"line {line} of {path} must have as many cells as the header ({width}), got "

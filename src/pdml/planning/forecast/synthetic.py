@@ -102,7 +102,7 @@ class Population:
         return np.asarray(weights[0] * back)
 
     @cached_property
-    def _wanted(self) -> IntArray:
+    def _reference(self) -> IntArray:
         return choices(self.test_x @ self.unprotected.T)
 
     def score(self, weights: Array) -> tuple[float, float]:
@@ -111,7 +111,7 @@ class Population:
 
     def score_classes(self, chosen: IntArray) -> tuple[float, float]:
         """`score`, of classes already chosen."""
-        return float(np.mean(chosen == self._wanted)), float(np.mean(chosen == self.test_y))
+        return float(np.mean(chosen == self._reference)), float(np.mean(chosen == self.test_y))
 
 
 def choices(margins: Array) -> IntArray:
@@ -125,23 +125,22 @@ def populations(
 ) -> tuple[Population, ...]:
     """The data sets to forecast on."""
     if like is None:
-        answers = _fitting(sizes)
+        answers = _shift_answers(sizes)
         width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)
         trained = min(max(_TRAINED, _PER_COLUMN * width), _MOST, sum(sizes.records))
         return _generate_populations(width, sizes.classes, trained, answers)
     return (_public(sizes, *like),)
 
 
-def _fitting(sizes: Sizes) -> tuple[Answer, ...]:
+def _shift_answers(sizes: Sizes) -> tuple[Answer, ...]:
     """Answers where they stand beside as many other columns as a simulated data set has."""
     if not sizes.answers:
         return ()
     first = sizes.answers[0].block.start
     left = min(first, max(0, sizes.width - WIDEST))  # columns left out
-    moved = (replace(answer.block, start=answer.block.start - left) for answer in sizes.answers)
-    return tuple(
-        replace(answer, block=block) for answer, block in zip(sizes.answers, moved, strict=True)
-    )
+    blocks = (replace(block, start=block.start - left) for block in blocks_of(sizes.answers))
+    pairs = zip(sizes.answers, blocks, strict=True)
+    return tuple(replace(answer, block=block) for answer, block in pairs)
 
 
 def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
@@ -177,8 +176,7 @@ def _generate_populations(
 ) -> tuple[Population, ...]:
     many = next((count for widest, count in _MANY if width <= widest), 4)
     many = many if classes == 2 else min(many, 12)  # a model of more rows takes longer
-    shape = (width, classes, trained, answers)
-    return tuple(_population(*shape, seed) for seed in range(many))
+    return tuple(_population(width, classes, trained, answers, seed) for seed in range(many))
 
 
 def _population(
@@ -192,7 +190,7 @@ def _population(
     columns = _COLUMNS[(seed + seed // 12) % 3]
     many, wide = trained + _TESTED, width - 1
     traits = rng.normal(size=(many, max(1, wide // 3) if columns == "many factors" else 1))
-    x = _correlated(traits, wide, rng)
+    x = _correlate(traits, wide, rng)
     y = rng.integers(0, classes, many)
     if signal == "classes are clusters":
         apart = rng.normal(size=(classes, wide))
@@ -200,7 +198,7 @@ def _population(
     clear = answers[0].block.start if answers else wide
     if columns == "one-hot blocks":
         x[:, :clear] = _indicator_columns(x[:, :clear], rng)
-    levels = [_chosen(x[:, answer.block.columns], rng) for answer in answers]
+    levels = [_draw_levels(x[:, answer.block.columns], rng) for answer in answers]
     for block, level in zip(blocks_of(answers), levels, strict=True):
         loud = 1.0 if columns == "one-hot blocks" else scaling.level_mass(block.levels) ** -0.5
         x[:, block.columns] = loud * scaling.centred(level, block.levels)  # as loud as others
@@ -213,7 +211,7 @@ def _population(
         scores *= margin / max(float(scores.std()) if scores.size else 0.0, 1e-9)
         scores += rng.normal(size=classes) * 0.5 + rng.gumbel(size=scores.shape)
         y = scores.argmax(axis=1)
-    prepared = _finished(x[:, :clear], levels, answers)
+    prepared = _assemble_rows(x[:, :clear], levels, answers)
     return Population(
         x=prepared[:trained],
         y=y[:trained].astype(np.int64),
@@ -224,7 +222,7 @@ def _population(
     )
 
 
-def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, ...]) -> Array:
+def _assemble_rows(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, ...]) -> Array:
     """Rows with their constant, of norm at most 1: codes have the room of the study."""
     blocks = blocks_of(answers)
     longest = scaling.room(blocks) if blocks else 1.0
@@ -234,7 +232,7 @@ def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, .
     return np.hstack([dense[:, :-1], *codes, dense[:, -1:]]) if codes else dense
 
 
-def _correlated(traits: Array, width: int, rng: np.random.Generator) -> Array:
+def _correlate(traits: Array, width: int, rng: np.random.Generator) -> Array:
     """Columns of variance 1, each with its own share of the traits."""
     loadings = rng.normal(size=(traits.shape[1], width))
     loadings /= np.sqrt(np.sum(loadings**2, axis=0, keepdims=True))
@@ -250,12 +248,12 @@ def _indicator_columns(latent: Array, rng: np.random.Generator) -> Array:
     result, start, width = np.zeros_like(latent), 0, latent.shape[1]
     while start < width:
         stop = min(width, start + int(rng.integers(2, 7)))
-        result[np.arange(len(latent)), start + _chosen(latent[:, start:stop], rng)] = 1.0
+        result[np.arange(len(latent)), start + _draw_levels(latent[:, start:stop], rng)] = 1.0
         start = stop
     return result
 
 
-def _chosen(latent: Array, rng: np.random.Generator) -> IntArray:
+def _draw_levels(latent: Array, rng: np.random.Generator) -> IntArray:
     """The level of the largest entry; some answers are rarer than others."""
     return np.asarray((latent + rng.normal(size=latent.shape[1])).argmax(axis=1))
 

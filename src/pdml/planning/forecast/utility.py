@@ -34,16 +34,15 @@ class Forecast:
     accuracy: Range
 
     @classmethod
-    def of(cls, judged: Array) -> "Forecast":
+    def of(cls, scores: Array) -> "Forecast":
         """From pairs (agreement, accuracy), one for each run."""
-        return cls(agreement=_range(judged[:, 0]), accuracy=_range(judged[:, 1]))
+        return cls(agreement=_range(scores[:, 0]), accuracy=_range(scores[:, 1]))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain values for JSON."""
-        return {
-            name: {"low": interval.low, "middle": interval.middle, "high": interval.high}
-            for name, interval in (("agreement", self.agreement), ("accuracy", self.accuracy))
-        }
+        intervals = {"agreement": self.agreement, "accuracy": self.accuracy}
+        ends = ("low", "middle", "high")
+        return {name: {end: getattr(i, end) for end in ends} for name, i in intervals.items()}
 
 
 def _range(values: Array) -> Range:
@@ -56,14 +55,9 @@ def score_sums(
 ) -> list[tuple[float, float]]:
     """One exchange of sums, each time with fresh noise of the size that totals have."""
     q, s = _in_units(population, loss), population.square_moment
-    size = (
-        sizes.effective_reports / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2
-    )  # V
-    of_rows = replace(
-        noise,
-        label=noise.label / sizes.norm_bound,
-        square=noise.square / sizes.norm_bound**2,
-    )
+    weight, bound = float(labels.keep_weight(sizes.epsilon, sizes.classes)), sizes.norm_bound
+    size = sizes.effective_reports / weight**2  # V
+    of_rows = replace(noise, label=noise.label / bound, square=noise.square / bound**2)
     flips = flip_variance(sizes, loss) * population.reported_moment
     values, vectors = np.linalg.eigh((of_rows.label / size) ** 2 * np.eye(len(s)) + flips)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -107,19 +101,13 @@ def score_alone(
     alone = replace(sizes, records=(many,), reports=min(float(many), sizes.reports / servers))
     if many >= people:  # as many people as all of the population: its own moments
         return score_sums(population, alone, exactly, loss, times)
-    rng, scores = np.random.default_rng([2, people]), []
+    rng, scores, epsilon = np.random.default_rng([2, people]), [], alone.equivalent_epsilon
     for turn in range(times):
         members = rng.permutation(people)[:many]
-        reports = flip_labels(
-            population.y[members],
-            np.full(many, alone.equivalent_epsilon),
-            sizes.classes,
-            Simulated(turn).stream(LABELS),
-        )
-        codes, x = (
-            labels.codes(reports, alone.equivalent_epsilon, sizes.classes),
-            population.x[members],
-        )
+        x, stream = population.x[members], Simulated(turn).stream(LABELS)
+        epsilons = np.full(many, epsilon)
+        reports = flip_labels(population.y[members], epsilons, sizes.classes, stream)
+        codes = labels.codes(reports, epsilon, sizes.classes)
         if blocks:
             x = randomise_rows(x, population.answers, Simulated(turn).stream(SUMS))
         model = fit_sums(statistics.exact(x, codes, loss, blocks), exactly, loss=loss)

@@ -6,6 +6,7 @@ say what it costs, beside what nobody has to join for: a server alone, and the m
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from math import inf, isinf
 from types import MappingProxyType
 
@@ -21,8 +22,8 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.utility import Forecast
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import SearchSpace, UtilityRuns, compare
-from pdml.planning.search.rounds_search import FIXABLE_SETTINGS, Search
+from pdml.planning.search.candidates import UtilityRuns, compare
+from pdml.planning.search.rounds_search import FIXABLE_SETTINGS, Search, SearchSpace
 from pdml.planning.sizes import Row, Sizes, ledger, spent
 from pdml.planning.training_plan import METHODS, TrainingPlan
 
@@ -101,9 +102,13 @@ def propose(
     ('sums', True)
     """
     method = "rounds" if fixed_settings and method is None else method
-    _check(budget, sizes, graph, method, loss, most_rounds)
-    _check_fixed_settings(fixed_settings, method)
-    steps = _Steps(progress, 4)
+    _check(budget, sizes, graph, method, loss, most_rounds, fixed_settings)
+    steps = count(1)
+
+    def advance() -> None:
+        if progress is not None:
+            progress(next(steps), 4)
+
     worth = UtilityRuns(sizes.rounded() if like is None else sizes, like)
     within = SearchSpace(
         graph=graph,
@@ -112,8 +117,8 @@ def propose(
         most_rounds=most_rounds,
         fixed_settings=tuple(sorted(fixed_settings.items())),
     )
-    steps.advance()
-    comparison = compare(worth, budget, within, on_step=steps.advance)
+    advance()
+    comparison = compare(worth, budget, within, on_step=advance)
     if comparison.method is None:
         raise BudgetExceeded(_impossible(budget))
     plan: TrainingPlan | None
@@ -123,46 +128,31 @@ def propose(
         plan = sums_search.calibrate(budget, spec, comparison.share, loss=loss)
     else:
         assert comparison.choice is not None
-        search = Search(
-            worth.sizes,
-            graph,
-            (),
-            loss=loss,
-            most_rounds=most_rounds,
-            fixed_settings=fixed_settings,
-        )
-        plan, by = search.plan(comparison.choice, budget, sizes)
+        plan, by = Search(worth.sizes, within).plan(comparison.choice, budget, sizes)
         if by > _HAIR:  # what people are told is of the plan that they get
             choice = comparison.choice.louder(by)
-            judged = {**comparison.judged, "rounds": worth.of_rounds(choice, within.rounds)}
-            comparison = replace(comparison, choice=choice, judged=judged)
-    assert plan is not None  # what was forecast has one
-    steps.advance()
+            scores = {**comparison.scores, "rounds": worth.of_rounds(choice, within)}
+            comparison = replace(comparison, choice=choice, scores=scores)
+    assert plan is not None  # what has scores has one
+    advance()
     return Proposal(
         budget=budget,
         sizes=sizes,
         within=within,
         plan=plan,
-        judged=comparison.judged,
+        comparison=comparison,
         public=like is not None,
-        choice=comparison.choice,
-        most=comparison.most,
     )
 
 
-class _Steps:
-    def __init__(self, progress: Progress | None, of: int) -> None:
-        self._tell, self._of, self._done = progress, of, 0
-
-    def advance(self) -> None:
-        """One step more."""
-        self._done += 1
-        if self._tell is not None:
-            self._tell(self._done, self._of)
-
-
 def _check(
-    budget: Budget, sizes: Sizes, graph: Graph, method: str | None, loss: str, most_rounds: int
+    budget: Budget,
+    sizes: Sizes,
+    graph: Graph,
+    method: str | None,
+    loss: str,
+    most_rounds: int,
+    fixed_settings: Mapping[str, float],
 ) -> None:
     if len(sizes.records) != graph.n:
         raise InvalidInput(
@@ -188,9 +178,6 @@ def _check(
             f"{sizes.width}: S would have {sizes.width * (sizes.width + 1) // 2:,} numbers",
             setting="method",
         )
-
-
-def _check_fixed_settings(fixed_settings: Mapping[str, float], method: str | None) -> None:
     for name in fixed_settings:
         _validate.choice("fixed_settings", name, FIXABLE_SETTINGS)
         if method == Method.SUMS:
@@ -201,12 +188,10 @@ def _check_fixed_settings(fixed_settings: Mapping[str, float], method: str | Non
 
 
 def _impossible(budget: Budget) -> str:
+    rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
     limits = [
         f"{name} epsilon {epsilon:g} (delta {delta:g})"
-        for name, (epsilon, delta) in (
-            ("features", budget.limit("features")),
-            ("labels", budget.limit("label")),
-        )
+        for name, (epsilon, delta) in rows.items()
         if epsilon < inf
     ]
     return (

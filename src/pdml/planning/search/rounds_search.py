@@ -6,17 +6,17 @@ search needs how well the mean release points where the unprotected model does a
 noise is beside it (`rounds_model`): the angle says how many records change class.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isinf, sqrt
-from types import MappingProxyType
 
 import numpy as np
 
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget
 from pdml.accounting.events import IterateReleased, ObjectiveNoised
+from pdml.accounting.kinds import Method
 from pdml.accounting.profiles import gaussian_mu
 from pdml.errors import BudgetExceeded
 from pdml.mechanisms.iterate_noise import LARGEST
@@ -27,6 +27,7 @@ from pdml.planning.forecast import utility
 from pdml.planning.forecast.rounds_model import RoundsForecast, forecast_rounds, mean_curvature
 from pdml.planning.forecast.synthetic import Population, choices
 from pdml.planning.search.calibration import excess, hidden, least
+from pdml.planning.search.sums_search import WIDEST
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
@@ -44,6 +45,21 @@ _AS_GOOD = 0.004  # of agreement: so little is not worth more rounds
 
 FIXABLE_SETTINGS = ("rounds", "penalty", "regularization", "noise_decay")
 """Settings of rounds that a search can be told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpace:
+    """What a planner may choose from."""
+
+    graph: Graph
+    method: str | None = None
+    loss: str = "logistic"
+    most_rounds: int = 100
+    fixed_settings: tuple[tuple[str, float], ...] = ()  # of `FIXABLE_SETTINGS`
+
+    def tries_sums(self, sizes: Sizes) -> bool:
+        """Whether sums are tried for these sizes."""
+        return self.method != Method.ROUNDS and sizes.width <= WIDEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,35 +85,22 @@ class Search:
     """The grid of shapes with everything that does not depend on the budget."""
 
     def __init__(
-        self,
-        sizes: Sizes,
-        graph: Graph,
-        populations: Sequence[Population],
-        *,
-        loss: str = "logistic",
-        most_rounds: int = 100,
-        fixed_settings: Mapping[str, float] = MappingProxyType({}),
+        self, sizes: Sizes, space: SearchSpace, populations: Sequence[Population] = ()
     ) -> None:
-        """``fixed_settings``: those of `FIXABLE_SETTINGS` that are not to be searched."""
-        self.sizes, self.graph, self.populations = sizes, graph, populations
-        base = TrainingPlan(rounds=1, noise_scale=1.0, objective_bound=1.0, loss=loss)
+        self.sizes, self.graph, self.populations = sizes, space.graph, populations
+        base = TrainingPlan(rounds=1, noise_scale=1.0, objective_bound=1.0, loss=space.loss)
         self.loss = base.loss_for(sizes.classes)
-        self.rounds = sorted(
-            {min(t, most_rounds) for t in ROUNDS} | ({most_rounds} if most_rounds > 100 else set())
-        )
-        if "rounds" in fixed_settings:
-            self.rounds = [int(fixed_settings["rounds"])]
-        strengths = [r * graph.n for r in RIDGES]
+        fixed, most = dict(space.fixed_settings), space.most_rounds
+        rounds = sorted({min(t, most) for t in ROUNDS} | ({most} if most > 100 else set()))
+        self.rounds = [int(fixed["rounds"])] if "rounds" in fixed else rounds
+        penalties = [fixed["penalty"]] if "penalty" in fixed else PENALTIES
+        strengths = [r * self.graph.n for r in RIDGES]
+        if "regularization" in fixed:
+            strengths = [fixed["regularization"]]
         self.plans = [
-            replace(base, penalty=b, regularization=a)
-            for b in ([fixed_settings["penalty"]] if "penalty" in fixed_settings else PENALTIES)
-            for a in (
-                [fixed_settings["regularization"]]
-                if "regularization" in fixed_settings
-                else strengths
-            )
+            replace(base, penalty=b, regularization=a) for b in penalties for a in strengths
         ]
-        self._decay = fixed_settings.get("noise_decay")
+        self._decay = fixed.get("noise_decay")
         self.curvature = mean_curvature(self.loss, sizes.classes)  # h
 
     @cached_property
@@ -150,7 +153,7 @@ class Search:
         wanted = population.unprotected @ vectors / self.sizes.norm_bound
         left, share = self._between(values)
 
-        def laid(weights: Array) -> Array:
+        def spread(weights: Array) -> Array:
             totals = np.zeros(_NODES)
             np.add.at(totals, left, (1 - share) * weights)
             np.add.at(totals, left + 1, share * weights)
@@ -158,10 +161,10 @@ class Search:
 
         contrasts = max(1, self.sizes.classes - 1)  # in which alone noise counts
         return {
-            "wanted": laid(powers * np.sum(q * wanted, axis=0)),
-            "signal": laid(powers * np.sum(q**2, axis=0)),
-            "labels": laid(powers * values) * len(q),
-            "noise": laid(powers) * contrasts,
+            "wanted": spread(powers * np.sum(q * wanted, axis=0)),
+            "signal": spread(powers * np.sum(q**2, axis=0)),
+            "labels": spread(powers * values) * len(q),
+            "noise": spread(powers) * contrasts,
             "power": np.maximum(powers @ np.sum(wanted**2, axis=0), _TINY),
             "shares": _shares(population),
         }
@@ -196,10 +199,10 @@ class Search:
     def best(self, budget: Budget) -> Choice | None:
         """The best shape under ``budget``; None if no noise of rounds can meet it."""
         if isinf(budget.labels_epsilon) and not isinf(budget.features_epsilon):
-            return self._best_of_guessed(budget)
+            return self._best_for_features(budget)
         return self._best(self._noises(budget))
 
-    def _best_of_guessed(self, budget: Budget) -> Choice | None:
+    def _best_for_features(self, budget: Budget) -> Choice | None:
         """Where features alone are limited θ for each size of η is nearly known, and only the best
         pair is looked for exactly.
         """
@@ -216,12 +219,12 @@ class Search:
         chosen = self._best(guessed)
         assert chosen is not None
         bound = chosen.objective_bound
-        needed = self._needed(budget, bound, chosen.unit)
+        needed = self._least_theta(budget, bound, chosen.unit)
         if needed is None and bound:  # so little η is no use, whatever θ
-            needed, bound = self._needed(budget, 0.0, 1 / mu), 0.0
+            needed, bound = self._least_theta(budget, 0.0, 1 / mu), 0.0
         return None if needed is None else self._best([(needed, bound)])
 
-    def _needed(self, budget: Budget, bound: float, guess: float) -> float | None:
+    def _least_theta(self, budget: Budget, bound: float, guess: float) -> float | None:
         """The least θ, in sensitivities, beside η of this bound."""
         over = partial(self._over, budget, bound=bound)
         if bound and over(guess) > 0 and over(_MUCH) > 0:
@@ -243,24 +246,16 @@ class Search:
         _, sent = self._events(self.sizes)
         others = sent.record_sensitivity - sent.label_sensitivity + (sent.solver_slack or 0.0)
         farthest = 1.1 * hidden(budget, self._spec) * mu
-        return self._best(
-            [
-                (others / (sent.record_sensitivity * mu), self._loud(self.sizes) / farthest),
-                (1 / mu, 0.0),
-            ]
-        )
+        unit = others / (sent.record_sensitivity * mu)
+        return self._best([(unit, self._loud(self.sizes) / farthest), (1 / mu, 0.0)])
 
     def _best(self, noises: Sequence[tuple[float, float]]) -> Choice | None:
         """Of all shapes; with fewer rounds where more are hardly better: each is a message."""
         if not noises:
             return None
-        agreements = [
-            self.margin_terms.agreement(
-                self.costs.wanted[:, :, None] / self.costs.size(u, r / SIGMAS)
-            )
-            for u, r in noises
-        ]
-        agreement = np.array(agreements)  # (noises, H, T, R)
+        powers = (self.costs.size(unit, bound / SIGMAS) for unit, bound in noises)
+        cosines = (self.costs.wanted[:, :, None] / power for power in powers)
+        agreement = np.array([*map(self.margin_terms.agreement, cosines)])  # (noises, H, T, R)
         enough = agreement.max(axis=(0, 1, 3)) >= agreement.max() - _AS_GOOD
         t = int(np.argmax(enough))
         best = int(np.argmax(agreement[:, :, t]))
@@ -290,19 +285,15 @@ class Search:
             values, vectors = population.spectrum
             values = values * self.sizes.norm_bound**2
             left, share = self._between(values)
-
-            of_nodes = np.array(
-                [responses.gain[h, t], self.flips * responses.labels[h, t], constant]
-            )
+            flips = self.flips * responses.labels[h, t]
+            of_nodes = np.array([responses.gain[h, t], flips, constant])
             gain, flips, noise = (1 - share) * of_nodes[:, left] + share * of_nodes[:, left + 1]
             mean, noise = self._label_moment(population) @ vectors * gain, noise + flips * values
             if population.answers:
-                label_gain = (1 - share) * responses.labels[h, t, left] + share * responses.labels[
-                    h, t, left + 1
-                ]
-                noise = noise + self.attribute_noise * label_gain * np.maximum(
-                    values - population.powers, 0.0
-                )
+                of_labels = responses.labels[h, t]
+                label_gain = (1 - share) * of_labels[left] + share * of_labels[left + 1]
+                more = np.maximum(values - population.powers, 0.0)
+                noise = noise + self.attribute_noise * label_gain * more
             rng = np.random.default_rng([3, number])
             samples = (mean + np.sqrt(noise) * rng.normal(size=mean.shape) for _ in range(times))
             scores.append([population.score(w @ vectors.T) for w in samples])
@@ -328,15 +319,15 @@ class Search:
         if mu <= 0:
             return []
         guess = 1.0 if isinf(mu) else 1 / mu
-        by_theta = self._needed(budget, 0.0, guess)
-        features = self._needed(replace(budget, labels_epsilon=inf), 0.0, guess)
+        by_theta = self._least_theta(budget, 0.0, guess)
+        features = self._least_theta(replace(budget, labels_epsilon=inf), 0.0, guess)
         noises = [] if by_theta is None else [(by_theta, 0.0)]
         farthest = hidden(budget, self._spec) * mu
         bounds = [loud / (share * farthest) for share in _LABEL_SHARES if not isinf(mu)]
         if features is not None and features != by_theta:  # labels by η, beside what features need
             bounds.append(least(lambda bound: self._over(budget, features, bound), loud) or 0.0)
         for bound in filter(None, bounds):
-            needed = self._needed(budget, bound, guess)
+            needed = self._least_theta(budget, bound, guess)
             noises += [] if needed is None else [(needed, bound)]
         return noises
 
