@@ -228,8 +228,8 @@ class Study:
 
     @cached_property
     def unkeyed_hash(self) -> str:
-        """sha256 of the study without keys and relay: a device remembers by it what chance decided,
-        so that no revision makes it decide again.
+        """sha256 of the study without keys and relay: a device remembers by it what it has randomised,
+        so that no revision randomises it again.
         """
         return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
 
@@ -335,7 +335,7 @@ class Study:
     def encode(
         self, answers: Mapping[str, object], draws: Sequence[tuple[int, int]] = ()
     ) -> NDArray[np.float32]:
-        """One person's features, (width,), with what chance made of each sensitive answer."""
+        """One person's features, (width,), with each sensitive answer randomised."""
         return device_encoding.encode(self.encoder, answers, draws)
 
     def encode_table(self, table: Table, stream: Stream | None = None) -> NDArray[np.float32]:
