@@ -104,8 +104,8 @@ def test_where_a_line_jumps_the_plan_is_louder_and_so_is_what_was_rehearsed() ->
     assert by > 0.01
     found = propose(budget, sizes, graph, method="rounds")
     ledger(found.plan, sizes, graph).check(budget)
-    assert found.choice == first.louder(by)
-    again, more = search.plan(found.choice, budget, sizes)
+    assert found.comparison.choice == first.louder(by)
+    again, more = search.plan(found.comparison.choice, budget, sizes)
     np.testing.assert_allclose(again.noise_scale, found.plan.noise_scale, rtol=2e-9)
     assert more < 1e-8
 
@@ -146,7 +146,7 @@ def test_rounds_that_could_be_little_better_are_not_looked_for(
     assert most is not None
     monkeypatch.setattr(UtilityRuns, "sums", lambda *_: np.full((2, 1, 2), most - gain))
     found = propose(budget, SIZES, GRAPH)
-    assert found.most == most and ("rounds" in found.candidates) == rounds
+    assert found.comparison.most == most and ("rounds" in found.candidates) == rounds
     assert ("by rounds, too little more for so many exchanges" in found.reasons[0]) == little
 
 

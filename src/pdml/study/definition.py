@@ -228,8 +228,8 @@ class Study:
 
     @cached_property
     def unkeyed_hash(self) -> str:
-        """sha256 of the study without keys and relay: a device remembers by it what it has randomised,
-        so that no revision randomises it again.
+        """sha256 of the study without keys and relay: a device remembers its randomised answers by
+        it, so that no revision randomises them again.
         """
         return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
 
