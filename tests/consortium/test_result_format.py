@@ -5,14 +5,18 @@ verifier that imports nothing of the package, judge stored results as `verify_re
 import dataclasses
 import inspect
 import json
+import random
+import shutil
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 import result_page
-from results import sentences
+from results import bent, sentences, verified
+from test_bad_vectors import cases, spoilt
 
-from pdml.accounting import events, kinds
+from pdml.accounting import events
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.consortium import result_folder
 from pdml.model.model import Model
@@ -94,7 +98,7 @@ def test_events_are_those_of_the_page():
             for field in dataclasses.fields(kind)
         }
         assert defaults == fields
-    others = {kind.value for kind in kinds.EventKind} - set(PAGE["EVENTS"])
+    others = {kind.__name__ for kind in get_args(events.Event)} - set(PAGE["EVENTS"])
     assert others == {"LabelFlipped", "CountsReleased"}
     table = result_page.cells("| event | field | type | default |", 1)
     assert table == [field for fields in PAGE["EVENTS"].values() for field in fields]
@@ -161,6 +165,31 @@ def test_stored_results_are_accepted_by_the_product_and_by_the_page(name):
     """And the page finds the same model to the last bit, figures of privacy included."""
     assert sentences(RESULTS / name) == ""
     assert result_page.verify(RESULTS / name) == ([], [])
+
+
+@pytest.mark.parametrize("row", cases("results"))
+def test_bad_results_are_refused_by_the_page_for_the_same_reason(row, tmp_path):
+    """All but a page that nobody else can draw."""
+    problems, near = result_page.verify(spoilt(tmp_path, row))
+    refused = [] if row["edits"][0].get("old") == "</html>\n" else row["kinds"]
+    assert (sorted({kind for kind, _ in problems}), near) == (refused, [])
+
+
+@pytest.mark.parametrize("base", ["rounds-of-classes", "masked-of-classes"])
+def test_the_page_and_the_product_agree_on_altered_results(base, tmp_path):
+    """The product's kind is another only where an altered study is no valid one."""
+    folder, rng = shutil.copytree(RESULTS / base, tmp_path / base), random.Random(1)
+    files = [path for path in sorted(folder.rglob("*")) if path.suffix not in ("", ".html")]
+    for _ in range(60):
+        path = rng.choice(files)
+        honest = path.read_bytes()
+        path.write_bytes(changed := bent(honest, rng))
+        kinds = {problem.kind for problem in verified(folder).problems}
+        problems, near = result_page.verify(folder)
+        named = {kind for kind, _ in problems} | ({"model"} if near else set())
+        assert bool(kinds) is bool(named) is (changed != honest)
+        assert named == kinds or (path.name, kinds) == ("study.toml", {"study"})
+        path.write_bytes(honest)
 
 
 def test_no_block_imports_the_package():
