@@ -27,17 +27,17 @@ def has_page_and_figure(shown, name):
 
 def test_own_table(shown):
     has_page_and_figure(shown, "own_table")
-    told = shown.names
-    line = told["fitted"].privacy_.row("features", "other servers")
-    assert line.epsilon <= 1 and told["fitted"].leaks_ == []
-    means = np.mean(told["right"], axis=1)
-    assert told["majority"] + 0.1 < means[1] < told["unprotected"]
+    result = shown.names
+    line = result["fitted"].privacy_.row("features", "other servers")
+    assert line.epsilon <= 1 and result["fitted"].leaks_ == []
+    means = np.mean(result["right"], axis=1)
+    assert result["majority"] + 0.1 < means[1] < result["unprotected"]
     assert means[0] < means[1] < means[2]
-    assert told["fitted"].doubts_ == [] and len(told["tight"].doubts_) == 2
+    assert result["fitted"].doubts_ == [] and len(result["tight"].doubts_) == 2
     assert "PrivacyUtilityWarning: Joining is not expected to pay" in shown.page
-    better = told["tight"].score(told["x_test"], told["y_test"])
-    assert better > told["majority"] + 0.05  # than the warning dares to say
-    assert set(told["model"].predict(told["model"].features(told["x_test"]))) == {
+    better = result["tight"].score(result["x_test"], result["y_test"])
+    assert better > result["majority"] + 0.05  # than the warning dares to say
+    assert set(result["model"].predict(result["model"].features(result["x_test"]))) == {
         "benign",
         "malignant",
     }
@@ -45,37 +45,39 @@ def test_own_table(shown):
 
 def test_what_epsilon_means(shown):
     has_page_and_figure(shown, "what_epsilon_means")
-    told = shown.names
+    result = shown.names
     # Four deviations of a share of 20,000: seven points are wrong together with a chance of 5e-4,
     # and the seed is fixed.
-    assert np.abs(told["believed"] - told["most"](told["asked"])).max() < 4 * 0.5 / np.sqrt(20_000)
-    guessed, limit = np.array(told["guessed"]), told["most"](np.array(told["spent"]))
+    assert np.abs(result["believed"] - result["most"](result["asked"])).max() < 4 * 0.5 / np.sqrt(
+        20_000
+    )
+    guessed, limit = np.array(result["guessed"]), result["most"](np.array(result["spent"]))
     assert (guessed < limit).all() and guessed[-1] > guessed[0] + 0.1
 
 
 def test_consortium(shown):
     has_page_and_figure(shown, "consortium")
-    told = shown.names
-    shared = {name: np.mean(found) for name, found in told["shared"].items()}
-    assert min(shared["5 of them"], shared["1 of them"]) > np.mean(told["alone"]) + 0.02
+    result = shown.names
+    shared = {name: np.mean(found) for name, found in result["shared"].items()}
+    assert min(shared["5 of them"], shared["1 of them"]) > np.mean(result["alone"]) + 0.02
     assert shared["all others"] < min(shared["5 of them"], shared["1 of them"])
-    assert np.mean(told["own"]["all others"]) > np.mean(told["alone"])
+    assert np.mean(result["own"]["all others"]) > np.mean(result["alone"])
     for name, k in (("5 of them", 5), ("1 of them", 1)):
-        promised = told["coalitions"][name]
+        promised = result["coalitions"][name]
         assert promised[k - 1] <= 1 < promised[k] and np.isfinite(promised).all()
         assert promised == sorted(promised)
-    assert max(told["coalitions"]["all others"]) <= 1
+    assert max(result["coalitions"]["all others"]) <= 1
 
 
 def test_different_epsilons(shown):
     has_page_and_figure(shown, "different_epsilons")
-    told = shown.names
-    own, chosen = told["own"], told["chosen"]
+    result = shown.names
+    own, chosen = result["own"], result["chosen"]
     np.testing.assert_allclose(own.label_receiving_server, chosen)
     assert (own.label_other_servers < chosen).all() and own.features_other_servers.max() <= 1
-    means = told["mixed"].mean(axis=1)
+    means = result["mixed"].mean(axis=1)
     assert means[:3].min() > means[0] - 0.02  # up to half careful: hardly noticed
-    assert means[-1] < told["careful"].mean() - 0.03  # a few who dare make it worse
+    assert means[-1] < result["careful"].mean() - 0.03  # a few who dare make it worse
 
 
 def test_every_example_is_tested_and_on_the_site():

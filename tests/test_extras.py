@@ -56,15 +56,15 @@ def test_every_package_is_brought_by_the_extra_that_is_named_for_it() -> None:
 @pytest.mark.parametrize("name", EXTRAS)
 def test_a_missing_package_is_named_with_the_command_that_brings_it(name: str) -> None:
     package, extra = EXTRAS[name]
-    with pytest.raises(MissingExtra) as told, needed():
+    with pytest.raises(MissingExtra) as result, needed():
         raise ModuleNotFoundError(f"No module named '{name}.deep'", name=f"{name}.deep")
-    assert (told.value.package, told.value.extra) == (package, extra)
-    assert isinstance(told.value, PDMLError) and isinstance(told.value, ImportError)
-    assert str(told.value) == (
+    assert (result.value.package, result.value.extra) == (package, extra)
+    assert isinstance(result.value, PDMLError) and isinstance(result.value, ImportError)
+    assert str(result.value) == (
         f"this needs {package}, which is not installed: pip install 'pdml[{extra}]'"
     )
-    again = pickle.loads(pickle.dumps(told.value))
-    assert (again.package, again.extra, str(again)) == (package, extra, str(told.value))
+    again = pickle.loads(pickle.dumps(result.value))
+    assert (again.package, again.extra, str(again)) == (package, extra, str(result.value))
 
 
 def test_the_extra_of_the_caller_comes_first_and_mistakes_pass_through() -> None:

@@ -185,12 +185,12 @@ class TestTogether:
             write_together({first: lambda path: atomic_write(path, "new"), second: fail})
         assert first.read_text() == "old"
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == [first]
-        told: list[Path] = []
+        result: list[Path] = []
         both = {
             path: (lambda to, text=path.name: atomic_write(to, text)) for path in (first, second)
         }
-        write_together(both, written=told.append)
-        assert told == [first, second]
+        write_together(both, written=result.append)
+        assert result == [first, second]
         assert first.read_text() == "a.json" and second.read_text() == "b.html"
         assert only(tmp_path, "a.json", "new") and only(tmp_path / "new", "b.html")
 

@@ -344,8 +344,8 @@ def read_result(path, version, newer, tmp_path):
     if newer:
         model = tmp_path / "result" / "model.json"
         model.write_text(model.read_text().replace(f"pdml-result/{version}", "pdml-result/9"))
-    if told := sentences(tmp_path / "result"):
-        raise PDMLError(told)
+    if result := sentences(tmp_path / "result"):
+        raise PDMLError(result)
 
 
 def read_evaluation(path, version, newer, tmp_path):
@@ -414,9 +414,9 @@ def test_what_is_newer_says_which_pdml_is_needed(name, tmp_path):
 def test_a_version_is_refused_by_a_sentence_that_says_what_is_read():
     one = Format(name="song", version=3, oldest=2)
     assert one.refusal(2, "x") == "" == one.refusal(3, "x")
-    told = one.refusal(1, "the file a.song")
-    assert told.startswith("the file a.song has version 1 of the format 'song', and pdml")
-    assert told.endswith(f"reads 2 to 3: a pdml older than {__version__} is needed")
+    result = one.refusal(1, "the file a.song")
+    assert result.startswith("the file a.song has version 1 of the format 'song', and pdml")
+    assert result.endswith(f"reads 2 to 3: a pdml older than {__version__} is needed")
     assert "reads 4: a pdml newer" in Format(name="song", version=4).refusal(10**40, "x")
     for data in (b"", b"[]", b"{", b"\xff", b'{"version": "x"}', b"[" * 100_000, b"{}"):
         assert Format(name="song", version=1).refusal_of(data, "x") == ""
@@ -428,6 +428,6 @@ def test_a_version_is_refused_by_a_sentence_that_says_what_is_read():
 def test_the_table_of_the_docs_is_the_table_of_the_code():
     text = (ROOT / "docs" / "concepts/compatibility.md").read_text()
     rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \| (\d+) \|", text, flags=re.M)
-    told = {name: (int(version), int(oldest)) for name, version, oldest in rows}
-    assert told == {name: (one.version, one.oldest) for name, one in FORMATS.items()}
+    result = {name: (int(version), int(oldest)) for name, version, oldest in rows}
+    assert result == {name: (one.version, one.oldest) for name, one in FORMATS.items()}
     assert set(READERS) == set(FORMATS)

@@ -213,9 +213,9 @@ def _refusal(use: Callable[[Path], None], folder: Path) -> str:
             os._exit(0)
     os.close(writer)
     with open(reader, "rb") as file:
-        told = file.read().decode()
+        summary = file.read().decode()
     os.waitpid(child, 0)
-    return told
+    return summary
 
 
 @only_root

@@ -45,14 +45,14 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 
 def test_what_the_index_would_show(wheel):
     (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
-    told = Parser().parsestr(wheel.read(name).decode())
-    assert (told["Name"], told["Version"]) == ("pdml", pdml.__version__)
-    assert told["License-Expression"] == "Apache-2.0" and told["Author"] == "PDML developers"
-    assert told["Description-Content-Type"] == "text/markdown"
-    assert told.get_payload().startswith("# PDML")
-    assert {"collect", "node", "all"} <= set(told.get_all("Provides-Extra"))
-    assert "Typing :: Typed" in told.get_all("Classifier")
-    assert told.get_all("Project-URL") == ["Paper, https://arxiv.org/abs/1908.01059"]
+    summary = Parser().parsestr(wheel.read(name).decode())
+    assert (summary["Name"], summary["Version"]) == ("pdml", pdml.__version__)
+    assert summary["License-Expression"] == "Apache-2.0" and summary["Author"] == "PDML developers"
+    assert summary["Description-Content-Type"] == "text/markdown"
+    assert summary.get_payload().startswith("# PDML")
+    assert {"collect", "node", "all"} <= set(summary.get_all("Provides-Extra"))
+    assert "Typing :: Typed" in summary.get_all("Classifier")
+    assert summary.get_all("Project-URL") == ["Paper, https://arxiv.org/abs/1908.01059"]
 
 
 def test_the_source_archive_can_make_the_same(built):
@@ -104,6 +104,10 @@ def test_before_a_commit_runs_what_make_check_runs():
 
 
 def test_the_citation_names_the_paper_and_this_program():
-    told = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert told["cff-version"] == "1.2.0" and told["license"] == "Apache-2.0" and told["authors"]
-    assert told["references"][0]["url"].endswith("1908.01059")
+    summary = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (
+        summary["cff-version"] == "1.2.0"
+        and summary["license"] == "Apache-2.0"
+        and summary["authors"]
+    )
+    assert summary["references"][0]["url"].endswith("1908.01059")

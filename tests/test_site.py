@@ -49,8 +49,8 @@ def untold(call) -> list[str]:
     signature = inspect.signature(call)
     lacking = [name for name in signature.parameters if name not in known]
     returns = signature.return_annotation not in (None, NoReturn, inspect.Signature.empty)
-    told = re.search(r"^Returns\n---", inspect.getdoc(call) or "", flags=re.M)
-    return lacking + (["what it returns"] if returns and not told else [])
+    result = re.search(r"^Returns\n---", inspect.getdoc(call) or "", flags=re.M)
+    return lacking + (["what it returns"] if returns and not result else [])
 
 
 @pytest.mark.parametrize(("package", "name", "full"), NAMES, ids=lambda value: str(value))
@@ -69,7 +69,7 @@ def test_every_call_says_what_it_takes_and_returns(call):
 
 
 def test_a_parameter_that_nobody_explains_is_noticed():
-    def told(a: int, *, b: str = "") -> int:
+    def result(a: int, *, b: str = "") -> int:
         """Adds.
 
         Parameters
@@ -82,9 +82,9 @@ def test_a_parameter_that_nobody_explains_is_noticed():
         int
         """
 
-    assert untold(told) == ["b"]
-    told.__doc__ = "Adds."
-    assert untold(told) == ["a", "b", "what it returns"]
+    assert untold(result) == ["b"]
+    result.__doc__ = "Adds."
+    assert untold(result) == ["a", "b", "what it returns"]
 
 
 def test_every_command_is_a_call():

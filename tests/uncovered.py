@@ -65,13 +65,13 @@ def functions(source: str) -> Iterator[tuple[int, int, str]]:
 
 def uncovered(measured: dict) -> Iterator[tuple[Place, int]]:
     """Where each block begins that did not run, and how many lines it has."""
-    for name, told in sorted(measured["files"].items()):
+    for name, result in sorted(measured["files"].items()):
         match = re.search(rf"src/(pdml/(?:{'|'.join(PACKAGES)})/.*)", name)
-        if not match or not told["missing_lines"]:
+        if not match or not result["missing_lines"]:
             continue
         source = (ROOT / "src" / match[1]).read_text()
         lines, known = source.splitlines(), list(functions(source))
-        numbered = enumerate(told["missing_lines"])
+        numbered = enumerate(result["missing_lines"])
         for _, block in groupby(numbered, key=lambda pair: pair[1] - pair[0]):
             numbers = [number for _, number in block]
             text = lines[numbers[0] - 1].strip()

@@ -16,12 +16,12 @@ from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
-PLACE = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
+SPEC = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
 
 
 def events(rounds: int = 40, *, epsilon: float = 1.0, noise: float = 1.0, **changes):
     plan = TrainingPlan(**({"rounds": rounds, "noise_scale": 0.3 * noise} | changes))
-    return (LabelFlipped(epsilon=epsilon), *plan.events(PLACE))
+    return (LabelFlipped(epsilon=epsilon), *plan.events(SPEC))
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_a_free_budget_stops_nothing_and_delta_zero_everything():
 def test_the_plan_looks_beyond_its_own_rounds():
     budget = Budget(features_epsilon=1.0)
     assert (
-        TrainingPlan(rounds=5).last_safe_round(PLACE, budget=budget)
+        TrainingPlan(rounds=5).last_safe_round(SPEC, budget=budget)
         == last_safe_round([events(300)], budget=budget)
         > 64
     )
-    assert TrainingPlan(rounds=5).last_safe_round(PLACE, budget=Budget(), most=500) == 500
+    assert TrainingPlan(rounds=5).last_safe_round(SPEC, budget=Budget(), most=500) == 500
 
 
 def test_check_says_everything_in_one_sentence():

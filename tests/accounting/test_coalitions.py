@@ -129,8 +129,8 @@ def test_every_coalition_has_a_line_and_larger_ones_learn_more(data):
     whole = book.row(data, "other servers")
     assert (lines[-1].epsilon, lines[-1].certainty) == (whole.epsilon, whole.certainty)
     assert "in the total of 5 servers" in lines[0].reason and "total" not in lines[-1].reason
-    told = json.loads(json.dumps(book.to_dict(), allow_nan=False))
-    mine = [line for line in told["coalitions"] if line["data"] == data]
+    summary = json.loads(json.dumps(book.to_dict(), allow_nan=False))
+    mine = [line for line in summary["coalitions"] if line["data"] == data]
     assert [line["epsilon"] for line in mine] == [line.epsilon for line in lines]
     for line in lines:
         allowed = {f"{'labels' if data == 'label' else data}_epsilon": line.epsilon}

@@ -53,13 +53,13 @@ def true_epsilon(label: float, rest: float, *, keep: float = 1 / (1 + exp(-2.0))
     q = ((1 - keep) * ahead + keep * behind) * norm.pdf(z - rest)
     cell = (x[1, 0] - x[0, 0]) * (z[0, 1] - z[0, 0])
 
-    def told(epsilon):
+    def result(epsilon):
         return np.maximum(0.0, p - exp(epsilon) * q).sum() * cell
 
     low, high = 0.0, 8.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if told(middle) > DELTA else (low, middle)
+        low, high = (middle, high) if result(middle) > DELTA else (low, middle)
     return high
 
 

@@ -148,9 +148,9 @@ def test_to_dict_is_json():
     ledger = Ledger(
         ((flip(), eta(), *sent(5)), (flip(inf), *sent(5, stddev=0.0))), source="simulated"
     )
-    told = json.loads(json.dumps(ledger.to_dict(), allow_nan=False))
-    assert (told["source"], told["delta"], len(told["rows"])) == ("simulated", DELTA, 6)
-    for line, expected in zip(told["rows"], ledger.rows(), strict=True):
+    summary = json.loads(json.dumps(ledger.to_dict(), allow_nan=False))
+    assert (summary["source"], summary["delta"], len(summary["rows"])) == ("simulated", DELTA, 6)
+    for line, expected in zip(summary["rows"], ledger.rows(), strict=True):
         assert line["epsilon"] == ("inf" if isinf(expected.epsilon) else expected.epsilon)
         for name in ("data", "adversary", "delta", "reason", "certainty"):
             assert line[name] == getattr(expected, name)
@@ -426,8 +426,8 @@ PLAN = TrainingPlan(
 def planned(plan: TrainingPlan = PLAN, **changes):
     if "epsilon" in changes:
         changes["epsilons"] = (changes.pop("epsilon"),)
-    place = ServerSpec(server=0, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
-    return plan.events(replace(place, **changes))
+    spec = ServerSpec(server=0, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
+    return plan.events(replace(spec, **changes))
 
 
 @given(

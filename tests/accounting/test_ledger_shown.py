@@ -28,13 +28,13 @@ ROUNDS = TrainingPlan(rounds=100, noise_scale=1.0)
 
 def test_the_table_says_what_the_lines_say() -> None:
     book = ledger(ROUNDS, notes=("a note that everybody must read",))
-    told = str(book)
+    result = str(book)
     for line in book.rows():
         epsilon = "no protection" if line.epsilon == inf else f"{line.epsilon:.3g}"
-        row = next(r for r in told.split("\n") if r.startswith(line.data) and epsilon in r)
+        row = next(r for r in result.split("\n") if r.startswith(line.data) and epsilon in r)
         assert line.epsilon == inf or f"{line.certainty:.1%}" in row
-    assert told.endswith("\n\nA note that everybody must read.")
-    assert len(told) < 1000 and len(repr(book)) < 80  # of 600 events
+    assert result.endswith("\n\nA note that everybody must read.")
+    assert len(result) < 1000 and len(repr(book)) < 80  # of 600 events
     assert repr(book) == "<Ledger of 6 servers: print it for the table>"
     alone = replace(book, events=book.events[:1])
     assert repr(alone) == "<Ledger of 1 server: print it for the table>"
@@ -45,8 +45,8 @@ def test_the_table_says_what_the_lines_say() -> None:
 
 def test_where_it_matters_how_many_collude_some_of_them_are_told() -> None:
     book = ledger(SUMS)
-    told = str(book)
-    assert "any 1 other server " in told and "any 2 other servers together" in told
+    result = str(book)
+    assert "any 1 other server " in result and "any 2 other servers together" in result
     assert "any" not in str(ledger(ROUNDS))
 
 

@@ -28,7 +28,7 @@ from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Node, NodeState, Server
 
-PLACE = ServerSpec(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
+SPEC = ServerSpec(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
 KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
 
 
@@ -41,9 +41,9 @@ def reports(epsilons, classes: int = 2, servers=None) -> Reports:
 
 
 def ledger(plan: TrainingPlan, epsilons, classes: int = 2, delta: float = 1e-6) -> Ledger:
-    place = replace(PLACE, epsilons=tuple(epsilons), classes=classes)
+    spec = replace(SPEC, epsilons=tuple(epsilons), classes=classes)
     return Ledger(
-        ((place.flip(), *plan.events(place)),),
+        ((spec.flip(), *plan.events(spec)),),
         classes=classes,
         delta=delta,
         reports=reports(epsilons, classes),
@@ -54,7 +54,7 @@ def own_events(plan: TrainingPlan, epsilon: float, smallest: float, classes: int
     """The events as if only this person mattered: their own κ, with the tolerance that the server's
     smallest ε fixes.
     """
-    whole = replace(PLACE, epsilons=(smallest,), classes=classes)
+    whole = replace(SPEC, epsilons=(smallest,), classes=classes)
     own = replace(whole, epsilons=(epsilon,))
     return (own.flip(), *replace(plan, tolerance=plan.tolerance_for(whole)).events(own))
 
@@ -91,8 +91,8 @@ def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classe
     assert (lines.label_other_servers <= whole.row("label", "other servers").epsilon + 5e-9).all()
     assert (lines.label_other_servers <= lines.label_receiving_server).all()
     worst = max(lines.features_other_servers)
-    told = whole.row("features", "other servers").epsilon
-    assert worst == pytest.approx(told, rel=2e-3, abs=5e-9)
+    result = whole.row("features", "other servers").epsilon
+    assert worst == pytest.approx(result, rel=2e-3, abs=5e-9)
 
 
 @given(
@@ -220,14 +220,14 @@ def test_a_real_server_moves_by_no_more_than_the_persons_own_share(
     shape = (1 if classes == 2 else classes, 3)
     past, dual, heard = rng.normal(size=(3, *shape))
 
-    place = replace(PLACE, records=4, width=3, epsilons=tuple(epsilons), classes=classes)
+    spec = replace(SPEC, records=4, width=3, epsilons=tuple(epsilons), classes=classes)
 
     def moved(y):
         codes = labels.codes(y, np.array(epsilons), classes)
-        node = Node(Server(place, x, codes), plan, Simulated(1))
+        node = Node(Server(spec, x, codes), plan, Simulated(1))
         return node.linear, node.step(NodeState(1, past, dual), [heard, -heard])[1]
 
-    event = plan.events(place)
+    event = plan.events(spec)
     first, release = event[0], event[2]
     assert (
         isinstance(first, ObjectiveNoised)
@@ -277,8 +277,8 @@ def test_the_estimator_keeps_the_order_of_its_input():
     for j in (0, 7, 299):
         own = fitted.privacy_.person_row(j)
         others = [line for line in own if line.adversary == "other servers"]
-        told = (lines.label_other_servers_certainty[j], lines.features_other_servers_certainty[j])
-        assert tuple(line.certainty for line in others) == pytest.approx(told, rel=1e-9)
+        result = (lines.label_other_servers_certainty[j], lines.features_other_servers_certainty[j])
+        assert tuple(line.certainty for line in others) == pytest.approx(result, rel=1e-9)
         table = {
             (line.data, line.adversary): line.epsilon for line in fitted.privacy_.person_row(j)
         }
@@ -297,7 +297,7 @@ def test_the_estimator_keeps_the_order_of_its_input():
 
 def test_a_server_without_reports_changes_nobody_s_line():
     plan, alone = TrainingPlan(), ledger(TrainingPlan(), [0.5, 2.0])
-    events = (*alone.events, (PLACE.flip(), *plan.events(PLACE)))
+    events = (*alone.events, (SPEC.flip(), *plan.events(SPEC)))
     both = Ledger(events, reports=alone.reports, delta=alone.delta, classes=2)
     for name in ("label_receiving_server", "label_other_servers", "features_other_servers"):
         np.testing.assert_array_equal(
@@ -323,19 +323,19 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
         )
         book = Ledger(((flip, event),), reports=known)
         lines = book.person_rows()
-        told = lines.answers
-        assert told["answer: a"].receiving_server.tolist() == [2.0, 0.5, 0.5, 2.0]
-        assert told[TOGETHER].receiving_server.tolist() == [4.0, 2.5, 1.25, 3.25]
-        for name, each in told.items():
+        result = lines.answers
+        assert result["answer: a"].receiving_server.tolist() == [2.0, 0.5, 0.5, 2.0]
+        assert result[TOGETHER].receiving_server.tolist() == [4.0, 2.5, 1.25, 3.25]
+        for name, each in result.items():
             worst = book.row(name, "other servers").epsilon
             assert each.other_servers[0] == pytest.approx(worst, rel=1e-6)
             assert (each.other_servers[1:] <= worst * (1 + 1e-9)).all()
-        assert told["answer: a"].other_servers[1] < 0.9 * told["answer: a"].other_servers[0]
+        assert result["answer: a"].other_servers[1] < 0.9 * result["answer: a"].other_servers[0]
         worst = book.row("features", "other servers").epsilon
         assert (lines.features_other_servers <= worst * (1 + 1e-9)).all()
         for record in range(4):
             table = {(line.data, line.adversary): line for line in book.person_row(record)}
-            for name, each in told.items():
+            for name, each in result.items():
                 assert table[name, "own server"].epsilon == each.receiving_server[record]
                 others = table[name, "other servers"]
                 assert others.epsilon == pytest.approx(each.other_servers[record], rel=1e-6)

@@ -119,8 +119,8 @@ def test_fading_gaussians_compose_as_the_closed_form_says(rounds, decay):
 @pytest.mark.parametrize("servers", [0, 1])
 def test_a_real_plan_agrees_with_the_oracle(servers):
     plan = TrainingPlan(rounds=30, noise_scale=(0.3, 0.15), objective_noise="none")
-    place = ServerSpec(server=servers, n_servers=2, degree=1, records=900, epsilons=(1.0,), width=5)
-    events = plan.events(place)
+    spec = ServerSpec(server=servers, n_servers=2, degree=1, records=900, epsilons=(1.0,), width=5)
+    events = plan.events(spec)
     ours = Ledger((events,), delta=DELTA).row("features", "other servers").epsilon
     assert ours == pytest.approx(composed(events[1:]).get_epsilon_for_delta(DELTA), rel=0.01)
 

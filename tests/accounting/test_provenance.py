@@ -20,8 +20,8 @@ from pdml.errors import DataError, InvalidInput
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
-PLACE = ServerSpec(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
-SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(PLACE)
+SPEC = ServerSpec(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
+SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(SPEC)
 KNOWN = ("own server", "own and others together")
 
 
@@ -90,11 +90,11 @@ def test_a_persons_own_line_says_it_too():
     mixed = ledger(DEVICES, OPERATOR, reports=reports)
     assert mixed.person_rows().label_receiving_server.tolist() == [1.0, inf]
     assert epsilons.tolist() == [1.0, 1.0]  # what came in is left alone
-    told = {(line.data, line.adversary): line for line in mixed.person_row(1)}
+    result = {(line.data, line.adversary): line for line in mixed.person_row(1)}
     for adversary in KNOWN:
-        assert told["label", adversary].epsilon == inf
-        assert "had the true label" in told["label", adversary].reason
-    assert told["label", "other servers"].epsilon < 1.0
+        assert result["label", adversary].epsilon == inf
+        assert "had the true label" in result["label", adversary].reason
+    assert result["label", "other servers"].epsilon < 1.0
 
 
 def test_an_event_says_who_randomised():

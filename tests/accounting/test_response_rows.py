@@ -72,8 +72,8 @@ def worst(epsilon: float, event: SumsReleased, target: float, **slips) -> float:
             np.array([centre(x, said, epsilon, quiet) for said in (1, 0)])
             for x in (direction(0.3), direction(0.3 + angle))
         ]
-        told, error = divergence(*each, np.array([keep, 1 - keep]), target)
-        found.append(told - 4 * error)
+        output, error = divergence(*each, np.array([keep, 1 - keep]), target)
+        found.append(output - 4 * error)
     return max(found)
 
 
@@ -103,7 +103,7 @@ def test_a_second_exchange_shows_the_same_response():
     book = Ledger(((PLACE.flip(), event, event),))
     target = profiles.epsilon_at(book.profile("features", "other servers", 0), SEEN)
     keep = 1 / (1 + exp(-epsilon))
-    told = {"one response": [], "a response each": []}
+    output = {"one response": [], "a response each": []}
     for angle in np.linspace(0.4, 1, 4) * np.pi:
         pairs = [
             np.array([centre(x, said, epsilon, event) for said in (1, 0)])
@@ -119,10 +119,10 @@ def test_a_second_exchange_shows_the_same_response():
             ("a response each", fresh, np.outer(chances, chances).ravel()),
         ):
             found, error = divergence(*both, weights, target)
-            told[name].append((found - 4 * error, found + 4 * error))
-    assert max(low for low, _ in told["one response"]) <= SEEN
-    assert max(low for low, _ in told["one response"]) > 0.8 * SEEN
-    assert max(high for _, high in told["a response each"]) < 0.8 * SEEN
+            output[name].append((found - 4 * error, found + 4 * error))
+    assert max(low for low, _ in output["one response"]) <= SEEN
+    assert max(low for low, _ in output["one response"]) > 0.8 * SEEN
+    assert max(high for _, high in output["a response each"]) < 0.8 * SEEN
 
 
 def test_arguments_of_the_response_profile():

@@ -15,7 +15,7 @@ from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 DELTA = 1e-6
-PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=6)
+SPEC = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=6)
 
 
 def sums(**changes) -> SumsReleased:
@@ -111,13 +111,13 @@ def test_a_budget_that_is_broken_names_the_exchange():
 def test_everybodys_own_line_is_that_of_an_exchange_of_their_own(classes):
     """Q moves by 1/κ, S by 1/κ²: whoever asks for more is quieter, and never above the worst."""
     plan, menu = TrainingPlan(method="sums", label_noise=3.0, square_noise=2.0), (0.5, 1.0, 2.0)
-    place = replace(PLACE, epsilons=menu, classes=classes)
+    spec = replace(SPEC, epsilons=menu, classes=classes)
     weights = np.ones(3)  # of rounds
     reports = Reports(np.zeros(3, dtype=np.int64), np.array(menu), weights)
-    whole = Ledger(((place.flip(), *plan.events(place)),), classes=classes, reports=reports)
+    whole = Ledger(((spec.flip(), *plan.events(spec)),), classes=classes, reports=reports)
     lines = whole.person_rows()
     for j, epsilon in enumerate(menu):
-        own = replace(place, epsilons=(epsilon,))
+        own = replace(spec, epsilons=(epsilon,))
         alone = Ledger(((own.flip(), *plan.events(own)),), classes=classes)
         known = alone.row("label", "other servers").epsilon
         assert lines.label_other_servers[j] == pytest.approx(known, rel=1e-5)

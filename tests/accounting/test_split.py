@@ -21,7 +21,7 @@ from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 DELTA = 1e-6
-PLACE = ServerSpec(server=0, n_servers=5, degree=2, records=400, epsilons=(1.0,), width=3)
+SPEC = ServerSpec(server=0, n_servers=5, degree=2, records=400, epsilons=(1.0,), width=3)
 FAR = 1e3  # deviations: where truncation no longer costs anything
 
 
@@ -108,8 +108,8 @@ def test_the_best_split_of_all(label, curved, eta, sent, slack):
     found = line(events(label, curved, eta, sent, slack), "features")
     assert found == pytest.approx(gaussian(sqrt(scanned(curved + slack))), rel=1e-4)
     label_only = min(scanned(slack), (label / eta) ** 2)  # through η alone nothing solves
-    told = line(events(label, curved, eta, sent, slack), "label")
-    assert told == pytest.approx(gaussian(sqrt(label_only)), rel=1e-4)
+    result = line(events(label, curved, eta, sent, slack), "label")
+    assert result == pytest.approx(gaussian(sqrt(label_only)), rel=1e-4)
 
 
 @given(
@@ -125,11 +125,11 @@ def test_never_above_what_either_noise_says_alone_and_less_with_more_noise(
     """Noise that is cut far out; at 6σ and ε of 10 a louder η can be worth less than a quieter one,
     because more of a label is left to it than its edge can carry."""
     plan = TrainingPlan(rounds=5, objective_bound=eta, noise_scale=theta)
-    place = replace(PLACE, epsilons=(epsilon,), classes=classes)
+    spec = replace(SPEC, epsilons=(epsilon,), classes=classes)
 
     def spent(plan, data):
-        noised, *sent = plan.events(place)
-        happened = (place.flip(), replace(noised, bound=FAR * noised.stddev), *sent)
+        noised, *sent = plan.events(spec)
+        happened = (spec.flip(), replace(noised, bound=FAR * noised.stddev), *sent)
         return Ledger((happened,), classes=classes).row(data, "other servers").epsilon
 
     for data in ("label", "features"):
@@ -148,17 +148,17 @@ def test_never_above_what_either_noise_says_alone_and_less_with_more_noise(
 def test_the_rest_of_a_record_is_that_of_g_alone(classes, epsilon):
     """With η so loud that the label part is free, what remains is sup|g'| twice and the solver:
     events of real plans, for each number of classes."""
-    place = replace(PLACE, classes=classes, epsilons=(epsilon,))
+    spec = replace(SPEC, classes=classes, epsilons=(epsilon,))
     plan = TrainingPlan(rounds=4, objective_bound=1e9, noise_scale=0.05)
-    ridge = plan.ridge(place.degree, place.n_servers)
+    ridge = plan.ridge(spec.degree, spec.n_servers)
     slope = 0.5 if classes == 2 else sqrt(1 - 1 / classes)  # |softmax - 1/K|
-    size = place.width * place.codes
-    rounding = place.label_shift(LOGISTIC if classes == 2 else SOFTMAX) * place.records * 2.0**-52
-    slack = (2 * plan.tolerance_for(place) + rounding) / ridge + rounding_shift(size)
-    moved = 2 * slope / place.records / ridge + slack
-    sent = [e.stddev for e in plan.events(place) if isinstance(e, IterateReleased)]
+    size = spec.width * spec.codes
+    rounding = spec.label_shift(LOGISTIC if classes == 2 else SOFTMAX) * spec.records * 2.0**-52
+    slack = (2 * plan.tolerance_for(spec) + rounding) / ridge + rounding_shift(size)
+    moved = 2 * slope / spec.records / ridge + slack
+    sent = [e.stddev for e in plan.events(spec) if isinstance(e, IterateReleased)]
     known = gaussian(moved * sqrt(sum(s**-2 for s in sent)))
-    happened = (place.flip(), *plan.events(place))
+    happened = (spec.flip(), *plan.events(spec))
     found = Ledger((happened,), delta=DELTA, classes=classes).row("features", "other servers")
     assert found.epsilon == pytest.approx(known, rel=1e-4)
     assert found.reason == "label part counted once, the rest in every round"
@@ -302,20 +302,20 @@ def test_two_reports_of_five_classes_are_as_private_as_their_sum():
 def test_a_servers_line_is_its_worst_persons(menu, classes, method, noise):
     """By brute force: everybody's own server, whose events know of nobody else; only the tolerance
     and the rounding are those of all."""
-    place = replace(PLACE, epsilons=tuple(menu), classes=classes)
+    spec = replace(SPEC, epsilons=tuple(menu), classes=classes)
     plan = (
         TrainingPlan(rounds=4, objective_bound=noise, noise_scale=noise)
         if method == "rounds"
         else TrainingPlan(method="sums", label_noise=noise, square_noise=2 * noise)
     )
-    whole = Ledger(((place.flip(), *plan.events(place)),), delta=DELTA, classes=classes)
+    whole = Ledger(((spec.flip(), *plan.events(spec)),), delta=DELTA, classes=classes)
     extremes = tuple(replace(whole.events[0][0], epsilons=()) for _ in (0,)) + whole.events[0][1:]
     for data in ("label", "features"):
         each = []
         for epsilon in menu:
-            own, exact = replace(place, epsilons=(epsilon,)), plan
+            own, exact = replace(spec, epsilons=(epsilon,)), plan
             if method == "rounds":
-                exact = replace(plan, tolerance=plan.tolerance_for(place))
+                exact = replace(plan, tolerance=plan.tolerance_for(spec))
             alone = Ledger(((own.flip(), *exact.events(own)),), delta=DELTA, classes=classes)
             each.append(alone.row(data, "other servers").epsilon)
         found = whole.row(data, "other servers").epsilon
@@ -330,9 +330,9 @@ def test_a_servers_line_is_its_worst_persons(menu, classes, method, noise):
 
 def test_the_loudest_and_the_least_private_are_two_people():
     """Menu .5/1/2: extremes of different people are several times the worst person's line."""
-    place = replace(PLACE, epsilons=(0.5, 1.0, 2.0))
+    spec = replace(SPEC, epsilons=(0.5, 1.0, 2.0))
     plan = TrainingPlan(rounds=20, objective_bound=3.0, noise_scale=1.0)
-    happened = (place.flip(), *plan.events(place))
+    happened = (spec.flip(), *plan.events(spec))
     unknown = (replace(happened[0], epsilons=()), *happened[1:])
     by_people, by_extremes = (
         Ledger((each,)).row("label", "other servers").epsilon for each in (happened, unknown)

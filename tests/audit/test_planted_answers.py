@@ -19,7 +19,7 @@ from pdml.training import sums_release
 DEVICES, RUNS = 1_000, 1_500
 
 
-def told(name, devices=DEVICES):
+def result(name, devices=DEVICES):
     """What a report tells of one pair."""
     pair = next(each for each in attacks.report_pairs() if each.name == name)
     return attacks.from_report(pair, devices)
@@ -32,7 +32,7 @@ def told_apart(name, runs=RUNS, trainings=1):
 
 
 def test_nothing_is_found_where_nothing_is_wrong():
-    assert told("status").passed and told("habit").passed and told("label and answers").passed
+    assert result("status").passed and result("habit").passed and result("label and answers").passed
     assert told_apart("one answer", trainings=4).passed  # one draw for all of them
 
 
@@ -45,7 +45,7 @@ def test_one_draw_for_all_answers(monkeypatch):
         return said, tuple(((level + fell) % many, micro) for level, micro, many in answers)
 
     monkeypatch.setattr(memo, "randomise", alike)
-    assert not told("status").passed and not told("habit").passed
+    assert not result("status").passed and not result("habit").passed
 
 
 def test_the_epsilon_of_another_answer(monkeypatch):
@@ -56,21 +56,21 @@ def test_the_epsilon_of_another_answer(monkeypatch):
         return dict.fromkeys(chosen, next(iter(chosen.values())))
 
     monkeypatch.setattr(answer_rules, "on_menus", first)
-    assert not told("habit", 3_000).passed
+    assert not result("habit", 3_000).passed
 
 
 def test_a_draw_of_the_wrong_epsilon(monkeypatch):
     real = memo.draw
     twice = lambda level, micro, many, by: real(level, 2 * micro, many, by)  # noqa: E731
     monkeypatch.setattr(memo, "draw", twice)
-    assert not told("status").passed and not told("habit", 3_000).passed
+    assert not result("status").passed and not result("habit", 3_000).passed
     assert not told_apart("one of two").passed
 
 
 def test_a_ledger_that_counts_the_largest_epsilon_for_all(monkeypatch):
     largest = lambda row, sent: max(each.epsilon for each in row.answers)  # noqa: E731
     monkeypatch.setattr(rows.AnswerRow, "epsilon", largest)
-    assert not told("label and answers", 4_000).passed
+    assert not result("label and answers", 4_000).passed
 
 
 def test_a_ledger_that_counts_too_many_levels(monkeypatch):

@@ -99,8 +99,8 @@ def test_a_year_s_pause_is_confirmed_by_one_command(machine) -> None:
     assert (code, err) == (0, "")
     assert "The clock says 2027-06-01T12Z, which is confirmed." in out
     assert "All reports were erased in the hour 2027-06-01T12Z." in out
-    told = json.loads(machine(later, "status", "--json")[1])
-    assert (told["state"], told["reports"], told["clock_jump"]) == ("erased", 0, None)
+    summary = json.loads(machine(later, "status", "--json")[1])
+    assert (summary["state"], summary["reports"], summary["clock_jump"]) == ("erased", 0, None)
     code, out, err = machine(later + timedelta(days=365), "purge", "--due")
     assert (code, err) == (0, "")  # nothing is left to be erased by mistake
 
@@ -121,8 +121,8 @@ def test_erasing_early_needs_no_date(machine) -> None:
 
 def test_whoever_runs_a_command_every_week_is_never_asked(machine) -> None:
     when = END - timedelta(days=8)
-    told = json.loads(machine(when, "clock", "--json")[1])  # a pause of half a year: harmless
-    assert (told["clock_jump"], told["latest_hour"]) == (None, "2026-12-24T00Z")
+    summary = json.loads(machine(when, "clock", "--json")[1])  # a pause of half a year: harmless
+    assert (summary["clock_jump"], summary["latest_hour"]) == (None, "2026-12-24T00Z")
     assert held(machine, when + timedelta(days=7)) == 5
     assert held(machine, END) == 0
 

@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reports(count: int, token: str = "") -> list[str]:
     """Store reports as the service would; their ids."""
-    told = {"features": TRIAL.encode({"age": 30, "sex": "other"}), "token": token}
+    summary = {"features": TRIAL.encode({"age": 30, "sex": "other"}), "token": token}
     lines = [
         encode_report(
             make_report(
@@ -47,7 +47,7 @@ def reports(count: int, token: str = "") -> list[str]:
                 os.urandom(16).hex(),
                 epsilon=TRIAL.epsilon_micro[i % 2],
                 label=i % 2,
-                **told,
+                **summary,
             )
         )
         for i in range(count)
@@ -104,18 +104,20 @@ def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:
         run(capsys, "collect", "close", *AT, "--reopen")[1] == "The collection of alice is open.\n"
     )
     code, out, _ = run(capsys, "collect", "export", *AT, "--out", "data", "--json")
-    told = json.loads(out)
+    summary = json.loads(out)
     assert (
         code == 0
-        and told["records"] == 4 == len(open_frozen("data"))
-        and open_frozen("data").manifest.digest == told["digest"]
+        and summary["records"] == 4 == len(open_frozen("data"))
+        and open_frozen("data").manifest.digest == summary["digest"]
     )
     code, out, _ = run(capsys, "collect", "export", *AT, "--out", "again")
-    assert code == 0 and told["digest"] in out
-    told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
-    assert (told["state"], told["reports"], told["withdrawn"]) == ("frozen", 4, 1) and told[
-        "frozen_at"
-    ].endswith("Z")
+    assert code == 0 and summary["digest"] in out
+    summary = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
+    assert (summary["state"], summary["reports"], summary["withdrawn"]) == (
+        "frozen",
+        4,
+        1,
+    ) and summary["frozen_at"].endswith("Z")
     for refused in (
         ["delete", *AT, "--report", second],
         ["close", *AT],
@@ -140,8 +142,8 @@ def test_invitations_are_links_that_keep_the_token_from_servers(
     assert stat.S_IMODE(os.stat("tokens.csv").st_mode) == 0o600
     assert rows[0]["token"].encode() not in Path(DB).read_bytes()
     reports(1, rows[0]["token"])
-    told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
-    assert (told["invitations"], told["invitations_used"]) == (1000, 1)
+    summary = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
+    assert (summary["invitations"], summary["invitations_used"]) == (1000, 1)
     assert run(capsys, "collect", "invite", *AT, "--count", "1", "--out", "tokens.csv")[0] == 1
 
 
@@ -224,8 +226,8 @@ def test_a_collection_is_erased_early_only_if_told_to(capsys: pytest.CaptureFixt
     code, out, err = run(capsys, "collect", "purge", *AT, "--early")
     assert (code, err) == (0, "") and "All reports of alice were erased in the hour 20" in out
     assert f"Delete the data set with digest {digest}, too." in out
-    told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
-    assert (told["state"], told["reports"]) == ("erased", 0) and told["erased_at"]
+    summary = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
+    assert (summary["state"], summary["reports"]) == ("erased", 0) and summary["erased_at"]
     assert "were erased in the hour" in run(capsys, "collect", "status", *AT)[1]
     code, _, err = run(capsys, "collect", "export", *AT, "--out", "again")
     assert code == 1 and "nothing to freeze" in err

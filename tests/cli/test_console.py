@@ -59,11 +59,11 @@ def test_a_narrow_terminal_names_a_row_that_begins_with_a_number() -> None:
 def test_commands_show_the_same_numbers_at_any_width(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = []
+    result = []
     for columns in ("40", "200"):
         monkeypatch.setenv("COLUMNS", columns)
         code, out, err = run(capsys, *command)
         # the words of a slow machine's progress aside, nothing goes wrong
         assert code == 0 and "pdml:" not in err and "…" not in out
-        told.append(sorted(NUMBER.findall(out)))
-    assert told[0] == told[1]
+        result.append(sorted(NUMBER.findall(out)))
+    assert result[0] == result[1]

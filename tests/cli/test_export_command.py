@@ -54,8 +54,8 @@ def test_another_ending_is_refused(capsys):
 
 def test_a_page_asks_what_the_model_declares(capsys):
     Path("people.csv").write_text("age,ill\n" + "\n".join(f"{k},{k % 2}" for k in range(60)))
-    told = ("--label", "ill", "--range", "age=0:100:50:20", "--servers", "2", "--rounds", "2")
-    code, _, err = run(capsys, "train", "people.csv", *told, "--seed", "1", "--out", "trained")
+    output = ("--label", "ill", "--range", "age=0:100:50:20", "--servers", "2", "--rounds", "2")
+    code, _, err = run(capsys, "train", "people.csv", *output, "--seed", "1", "--out", "trained")
     assert code == 0, err
     code, out, err = run(capsys, "export", "trained/model.json", "--out", "predict.html")
     assert (code, err) == (0, "") and out.endswith("bytes  predict.html\n")

@@ -57,24 +57,24 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
     code, out, _ = run(
         capsys, "node", "data", kit, *TABLE, "--epsilon-column", "eps", "--randomised", "--json"
     )
-    told = json.loads(out)
-    assert code == 0 and (told["records"], told["smallest_epsilon"]) == (150, 2.0)
+    summary = json.loads(out)
+    assert code == 0 and (summary["records"], summary["smallest_epsilon"]) == (150, 2.0)
     assert all(path.stat().st_mode & 0o077 == 0 for path in Path(kit, "data").rglob("*"))
     code, out, _ = run(capsys, "node", "status", kit, "--json")
-    told = json.loads(out)
+    summary = json.loads(out)
     assert (
         code == 0
-        and told["records"] == 150
-        and not told["running"]
-        and not told["connected"]
-        and told["jobs"] == []
+        and summary["records"] == 150
+        and not summary["running"]
+        and not summary["connected"]
+        and summary["jobs"] == []
     )
     code, out, _ = run(capsys, "node", "status", kit)
     assert code == 0 and "150 records" in out and "does not run" in out
     code, out, _ = run(capsys, "node", "status", kit, "--study")
     assert code == 0 and "No statement of alice, bob: no job has ended with them." in out
-    told = json.loads(run(capsys, "node", "status", kit, "--study", "--json")[1])
-    assert (told["members"], told["silent"]) == ([], ["alice", "bob"])
+    summary = json.loads(run(capsys, "node", "status", kit, "--study", "--json")[1])
+    assert (summary["members"], summary["silent"]) == ([], ["alice", "bob"])
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_an_offer_is_accepted_by_who_has_seen_its_terms(kit, capsys):
     code, out, err = run(capsys, "node", "offers", kit)
     assert code == 0 and f"first, offered by bob: pending, digest {digest[:16]}" in out
     assert "waits for your answer: first" in run(capsys, "node", "status", kit)[1]
-    told = json.loads(run(capsys, "node", "status", kit, "--json")[1])
-    assert [each["digest"] for each in told["waiting"]] == [digest]
+    summary = json.loads(run(capsys, "node", "status", kit, "--json")[1])
+    assert [each["digest"] for each in summary["waiting"]] == [digest]
     for options in ([], ["--json"]):
         code, out, err = run(capsys, "node", "accept", kit, "first", *options)
         assert code == 1 and out == "" and err.count("\n") == 1 and f"{digest} --yes" in err
@@ -187,9 +187,13 @@ def test_an_offer_is_accepted_by_who_has_seen_its_terms(kit, capsys):
     assert out.endswith(f"bob's offer of job first is accepted, digest {digest}\n")
     other = waiting(kit, "second")
     code, out, err = run(capsys, "node", "accept", kit, "second", "--yes", "--json")
-    told = json.loads(out)
-    assert (told["state"], told["digest"], told["offered_by"]) == ("accepted", other, "bob")
-    assert [cost["budget"] for cost in told["costs"]] == ["inf", 20.0]
+    summary = json.loads(out)
+    assert (summary["state"], summary["digest"], summary["offered_by"]) == (
+        "accepted",
+        other,
+        "bob",
+    )
+    assert [cost["budget"] for cost in summary["costs"]] == ["inf", 20.0]
     third = waiting(kit, "third")
     code, out, err = run(capsys, "node", "refuse", kit, third[:10], "--json")
     assert code == 0 and json.loads(out)["state"] == "refused"
@@ -244,14 +248,16 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
     code, out, err = run(
         capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made", "--json"
     )
-    told = json.loads(out)
-    assert code == 0 and told["noise_source"] == "secure" and told["job"] == "one", err
+    summary = json.loads(out)
+    assert code == 0 and summary["noise_source"] == "secure" and summary["job"] == "one", err
     model = load_model("made/model.json")
     assert model.classes == ("no", "yes") and model.provenance["servers"] == ["alice", "bob"]
     assert model.predict(np_rows(model)).shape == (2,)
     page = html.unescape(Path("made/report.html").read_text())
     assert "Who is at risk?" in page
-    assert model.privacy["counted"] == told["privacy"]["counted"] == THIS_JOB  # nobody knows more
+    assert (
+        model.privacy["counted"] == summary["privacy"]["counted"] == THIS_JOB
+    )  # nobody knows more
     assert f"The ledger counts {THIS_JOB}." in page and "all jobs" not in page
     assert model.provenance["parties"] == SINGLE_DOMAIN and SINGLE_DOMAIN.capitalize() in page
     code, out, _ = run(capsys, "privacy", "made/model.json")

@@ -32,7 +32,7 @@ SETTINGS = [
     "--rounds",
     "60",
 ]
-PLACE = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
+SPEC = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0,), width=20)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -43,7 +43,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return end.value.code, said.out, said.err
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
     code, out, err = run(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -60,13 +60,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def ledger(rounds: int = 60, **plan: float) -> Ledger:
-    return Ledger(
-        ((LabelFlipped(epsilon=1.0), *TrainingPlan(rounds=rounds, **plan).events(PLACE)),)
-    )
+    return Ledger(((LabelFlipped(epsilon=1.0), *TrainingPlan(rounds=rounds, **plan).events(SPEC)),))
 
 
 def test_settings_say_what_the_ledger_says(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(capsys, *SETTINGS)
+    answer = output(capsys, *SETTINGS)
     for line, expected in zip(answer["rows"], ledger().rows(), strict=True):
         assert (line["data"], line["adversary"], line["certainty"]) == (
             expected.data,
@@ -81,7 +79,7 @@ def test_settings_say_what_the_ledger_says(capsys: pytest.CaptureFixture[str]) -
 
 def test_half_the_noise_shows(capsys: pytest.CaptureFixture[str]) -> None:
     loud, quiet = (
-        told(capsys, *SETTINGS, "--noise-scale", scale)["rounds"][-1]["features_epsilon"]
+        output(capsys, *SETTINGS, "--noise-scale", scale)["rounds"][-1]["features_epsilon"]
         for scale in ("0.3", "0.15")
     )
     assert quiet > 1.5 * loud
@@ -92,7 +90,7 @@ def test_the_last_safe_round_of_a_budget(
     capsys: pytest.CaptureFixture[str], limit: str, within: bool
 ) -> None:
     arguments = [*SETTINGS, "--features-epsilon", limit, "--features-delta", "1e-6"]
-    budget = told(capsys, *arguments)["budget"]
+    budget = output(capsys, *arguments)["budget"]
     safe = ledger(500).last_safe_round(Budget(features_epsilon=float(limit)))
     assert (budget["last_safe_round"], budget["within"], budget["labels_epsilon"]) == (
         safe,
@@ -117,7 +115,7 @@ def test_labels_have_a_budget_too(capsys: pytest.CaptureFixture[str]) -> None:
         "1e-5",
     ]
     plain = ledger(500, objective_noise="none")  # type: ignore[arg-type]
-    assert told(capsys, *arguments)["budget"]["last_safe_round"] == plain.last_safe_round(
+    assert output(capsys, *arguments)["budget"]["last_safe_round"] == plain.last_safe_round(
         Budget(labels_epsilon=0.03, labels_delta=1e-5)
     )
 
@@ -130,7 +128,7 @@ def test_people_are_told_how_sure_somebody_can_be(capsys: pytest.CaptureFixture[
 
 
 def test_no_label_privacy_is_infinite_and_still_json(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(
+    answer = output(
         capsys, "--records", "100", "--epsilon", "inf", "--noise-scale", "0", "--rounds", "2"
     )
     assert (
@@ -141,7 +139,7 @@ def test_no_label_privacy_is_infinite_and_still_json(capsys: pytest.CaptureFixtu
 def test_a_smaller_epsilon_of_somebody_else_costs_more(capsys: pytest.CaptureFixture[str]) -> None:
     """Their louder report is theirs: it makes the features line longer, and nobody's label."""
     alone, mixed = (
-        told(capsys, *SETTINGS, "--smallest-epsilon", e)["rounds"][-1] for e in ("1", "0.2")
+        output(capsys, *SETTINGS, "--smallest-epsilon", e)["rounds"][-1] for e in ("1", "0.2")
     )
     assert mixed["features_epsilon"] > 1.02 * alone["features_epsilon"]
     assert alone["labels_epsilon"] <= mixed["labels_epsilon"] < 1.1 * alone["labels_epsilon"]
@@ -152,7 +150,7 @@ def test_a_model_says_what_it_has_spent(capsys: pytest.CaptureFixture[str], tmp_
     fitted = make_classifier(n_servers=3, rounds=3, random_state=0).fit(x, x[:, 0] > 0)
     path = tmp_path / "model.json"
     fitted.model_.save(path)
-    answer = told(capsys, str(path))
+    answer = output(capsys, str(path))
     assert [float(line["epsilon"]) for line in answer["rows"]] == [
         line.epsilon for line in fitted.privacy_.rows()
     ]
@@ -173,9 +171,9 @@ def test_a_masked_plan_has_lines_for_one_half_its_own_and_all(
 ) -> None:
     settings = ["--records", "900", "--servers", "10", "--method", "sums", "--colluding", "6"]
     plan = TrainingPlan(method="sums", colluding=6)
-    place = replace(PLACE, records=900, width=10, degree=1)
-    book = Ledger(((LabelFlipped(epsilon=1.0, epsilons=(1.0,)), *plan.events(place)),))
-    answer = told(capsys, *settings)
+    spec = replace(SPEC, records=900, width=10, degree=1)
+    book = Ledger(((LabelFlipped(epsilon=1.0, epsilons=(1.0,)), *plan.events(spec)),))
+    answer = output(capsys, *settings)
     for data, each in (("label", answer["coalitions"][:9]), ("features", answer["coalitions"][9:])):
         assert [line["colluding"] for line in each] == list(range(1, 10))
         known = book.coalitions(data)
@@ -206,7 +204,7 @@ def test_a_masked_model_has_them_too_and_every_line_says_why(
     fitted = PDMLClassifier(n_servers=6, plan=masked, random_state=0).fit(x, x[:, 0] > 0)
     path = tmp_path / "model.json"
     fitted.model_.save(path)
-    assert len(told(capsys, str(path))["coalitions"]) == 10
+    assert len(output(capsys, str(path))["coalitions"]) == 10
     words = flat(run(capsys, str(path))[1])
     assert "any 1 other server" in words and "all 5 other servers together" in words
     assert words.count("any 2 other servers together") == 2  # half and the plan's: once each table

@@ -29,12 +29,12 @@ def test_one_form_alone(capsys, tmp_path, form, name):
     model = str(RESULT / "model.json")
     given = ("--format", form, "--out", str(tmp_path), "--published", "2026-07-01", "--json")
     code, out, _ = run(capsys, "statement", str(STUDY), model, *given)
-    told = json.loads(out)
+    summary = json.loads(out)
     assert code == 0 and [path.name for path in tmp_path.iterdir()] == [name]
-    assert told["files"] == {form: str(tmp_path / name)}
-    assert told["protects_nobody"] is True and told["verified"] is False
-    assert len(told["rows"]) == 6 and told["missing"]
-    basic = told["registry"]["deployment"]["basic"]
+    assert summary["files"] == {form: str(tmp_path / name)}
+    assert summary["protects_nobody"] is True and summary["verified"] is False
+    assert len(summary["rows"]) == 6 and summary["missing"]
+    basic = summary["registry"]["deployment"]["basic"]
     assert basic["publication_date"] == "2026-07-01"
 
 

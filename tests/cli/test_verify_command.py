@@ -46,8 +46,8 @@ def test_the_study_you_agreed_on_is_compared(ended, capsys, tmp_path):
     assert "agreed on" not in unseen and "that it drew its noise" in unseen
     code, out, _ = run(capsys, "verify", result)
     assert "agreed on" in out.split("Not checked:")[1]
-    told = json.loads(run(capsys, "verify", result, "--json")[1])
-    assert len(told["checked"]) == 7 and len(told["not_checked"]) == 2
+    summary = json.loads(run(capsys, "verify", result, "--json")[1])
+    assert len(summary["checked"]) == 7 and len(summary["not_checked"]) == 2
     text = template.render(ended.study).replace("Who is at risk?", "Who pays?")
     (tmp_path / "other.toml").write_text(text)
     code, out, err = run(capsys, "verify", result, "--study", str(tmp_path / "other.toml"))
@@ -85,10 +85,10 @@ def test_a_page_that_cannot_be_checked_needs_leave(capsys, tmp_path):
 def test_machines_read_the_same(ended, capsys):
     for name, good in (("result", True), ("denied", False)):
         code, out, _ = run(capsys, "verify", str(ended.folder / name), "--json")
-        told = json.loads(out)
-        assert (code == 0) is told["ok"] is good
-    assert {problem["kind"] for problem in told["problems"]} == {"statement"}
-    assert told["problems"][0]["servers"] == ["bob", "alice"]
+        summary = json.loads(out)
+        assert (code == 0) is summary["ok"] is good
+    assert {problem["kind"] for problem in summary["problems"]} == {"statement"}
+    assert summary["problems"][0]["servers"] == ["bob", "alice"]
 
 
 def test_what_members_measured_is_verified_with_it(ended, capsys, tmp_path):

@@ -54,8 +54,8 @@ async def send(client, line, **headers):
 
 def assert_problem(answer, code):
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["code"] == code and told["status"] == answer.status_code == PROBLEMS[code].status
+    facts = answer.json()
+    assert facts["code"] == code and facts["status"] == answer.status_code == PROBLEMS[code].status
     assert (
         answer.headers["cache-control"] == "no-store"
         and answer.headers["x-content-type-options"] == "nosniff"

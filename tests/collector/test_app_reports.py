@@ -260,8 +260,8 @@ class TestBatches:
         assert (
             answer.status_code == 200 and answer.headers["content-type"] == "application/x-ndjson"
         )
-        told = [json.loads(line) for line in answer.content.splitlines()]
-        assert [each.get("code", "receipt") for each in told] == [
+        summary = [json.loads(line) for line in answer.content.splitlines()]
+        assert [each.get("code", "receipt") for each in summary] == [
             "receipt",
             "malformed",
             "bad_label",
@@ -270,7 +270,7 @@ class TestBatches:
             "malformed",
             "id_conflict",
         ]
-        assert told[0] == told[3] and told[2]["id"] == json.loads(bad)["id"]
+        assert summary[0] == summary[3] and summary[2]["id"] == json.loads(bad)["id"]
         assert sqlite.totals().reports == 2
 
     @pytest.mark.parametrize("ending", [b"", b"\n"])

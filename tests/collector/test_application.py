@@ -206,14 +206,14 @@ class TestOperator:
             page.text == "<p>1 reports"
             and "script-src" not in page.headers["content-security-policy"]
         )
-        told = json_.json()
+        facts = json_.json()
         assert (
-            told["reports"] == 1
-            and told["per_class"] == [0, 1, 0]
-            and told["problems"] == {"malformed": 1}
+            facts["reports"] == 1
+            and facts["per_class"] == [0, 1, 0]
+            and facts["problems"] == {"malformed": 1}
         )
-        assert told["per_epsilon"] == {"400000": 0, "1000000": 1, "2000000": 0}
-        assert told["per_minute"][-1] == 1 and len(told["per_minute"]) == 60
+        assert facts["per_epsilon"] == {"400000": 0, "1000000": 1, "2000000": 0}
+        assert facts["per_minute"][-1] == 1 and len(facts["per_minute"]) == 60
 
     def test_a_form_trades_the_token_for_a_cookie_that_ends(self, sqlite):
         clock = Clock()

@@ -146,9 +146,9 @@ def test_what_waits_for_the_date_and_what_does_not(opened, tmp_path):
         with pytest.raises(NoSuchReport):
             collection.withdraw("0" * 32)  # people's wishes do not wait
         collection.set_open(False)
-        told = collection.status().to_dict()
-        assert (told["reports"], told["state"]) == (1, "closed")
-        assert told["clock_jump"] == str(collection.clock_jump)
+        summary = collection.status().to_dict()
+        assert (summary["reports"], summary["state"]) == (1, "closed")
+        assert summary["clock_jump"] == str(collection.clock_jump)
         assert collection.purge(early=True) == 1
 
 

@@ -20,9 +20,9 @@ def collection(tmp_path: Path) -> Collection:
 
 def test_a_new_collection_is_open_and_empty(collection: Collection) -> None:
     with collection:
-        told = collection.status().to_dict()
-    assert (told["state"], told["reports"], told["by_epsilon"]) == ("open", 0, {})
-    assert told["frozen_at"] is None and told["digest"] is None
+        summary = collection.status().to_dict()
+    assert (summary["state"], summary["reports"], summary["by_epsilon"]) == ("open", 0, {})
+    assert summary["frozen_at"] is None and summary["digest"] is None
 
 
 def test_which_server_it_is_must_be_said(tmp_path: Path) -> None:

@@ -83,5 +83,5 @@ def test_the_api_says_which_consent_it_asks_for(sqlite):
     async def conversation(client):
         return (await client.get("/openapi.json")).json()
 
-    told = json.dumps(talk(sqlite, conversation))
-    assert AGREED.consent.digest not in told and '"consent"' in told
+    summary = json.dumps(talk(sqlite, conversation))
+    assert AGREED.consent.digest not in summary and '"consent"' in summary

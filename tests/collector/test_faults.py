@@ -78,9 +78,9 @@ def fill_and_recover(service: Process, give_room) -> None:
     acknowledged, refused = [], []
 
     def note(lines, answers):
-        for line, told in zip(lines, answers, strict=True):
-            assert (b'"digest"' in told) != (b'"storage_unavailable"' in told)
-            (acknowledged if b'"digest"' in told else refused).append(line)
+        for line, result in zip(lines, answers, strict=True):
+            assert (b'"digest"' in result) != (b'"storage_unavailable"' in result)
+            (acknowledged if b'"digest"' in result else refused).append(line)
 
     with httpx.Client(base_url=service.url) as client:
         in_a_row, size, deadline = 0, 200, time.monotonic() + 300

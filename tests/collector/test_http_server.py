@@ -84,10 +84,10 @@ def test_stopping_answers_what_was_taken_and_a_restart_goes_on(tmp_path):
             )
             assert answer.status_code == status
             token = (tmp_path / "operator-token").read_text().strip()
-            told = httpx.get(
+            result = httpx.get(
                 f"{service.url}/operator.json", headers={"authorization": f"Bearer {token}"}
             ).json()
-            assert told["reports"] == total
+            assert result["reports"] == total
             assert (
                 httpx.get(
                     f"{service.url}/operator", headers={"authorization": f"Bearer {token}"}

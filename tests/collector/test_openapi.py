@@ -63,9 +63,9 @@ def test_the_document_is_the_one_that_is_served(service):
 def test_good_reports_match_the_document_and_bad_ones_do_not():
     import jsonschema_rs
 
-    told = document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=False), operator=True)
+    summary = document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=False), operator=True)
     validator = jsonschema_rs.validator_for(
-        {**told["components"]["schemas"]["Report"], "components": told["components"]}
+        {**summary["components"]["schemas"]["Report"], "components": summary["components"]}
     )
     assert validator.is_valid(json.loads(report()))
     for changes in (
@@ -82,8 +82,8 @@ def test_good_reports_match_the_document_and_bad_ones_do_not():
 
 def test_every_problem_that_can_be_met_is_documented():
     """Each code stands in the response of some route, but for those that every route can give."""
-    told = json.dumps(
+    summary = json.dumps(
         document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=True), operator=True)["paths"]
     )
     anywhere = {"not_found", "method_not_allowed", "internal", "length_required"}
-    assert {code for code in PROBLEMS if code not in told} <= anywhere
+    assert {code for code in PROBLEMS if code not in summary} <= anywhere

@@ -123,8 +123,8 @@ def test_whoever_opens_it_afterwards_finds_it_erased(tmp_path):
     for days in (8, 1):  # in use until then
         collection(tmp_path, END - days * DAY).store.close()
     with collection(tmp_path, END) as late:
-        told = late.status().to_dict()
-        assert (told["state"], told["reports"], told["erased_at"]) == (
+        summary = late.status().to_dict()
+        assert (summary["state"], summary["reports"], summary["erased_at"]) == (
             "erased",
             0,
             "2036-01-01T00Z",

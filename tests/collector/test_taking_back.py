@@ -33,8 +33,8 @@ def test_the_code_of_the_device_erases_the_report(open_store):
     done, again = talk(store, conversation)
     for answer, before in zip(done, (False, True), strict=True):
         assert answer.status_code == 200 and answer.headers["cache-control"] == "no-store"
-        told = {"id": ID, "study": TRIAL.hash, "server": "alice"}
-        assert answer.json() == {**told, "before": before}
+        summary = {"id": ID, "study": TRIAL.hash, "server": "alice"}
+        assert answer.json() == {**summary, "before": before}
     assert_problem(again, "id_conflict")  # it does not come back
     assert (store.totals().reports, store.totals().withdrawn) == (1, 1)
     assert store.withdraw(hash_id(ID)) is False

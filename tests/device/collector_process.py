@@ -89,9 +89,13 @@ def collecting(
             if line.rstrip() == "}":
                 break
         assert said, log.read_text()
-        told = json.loads(said)
+        summary = json.loads(said)
         yield Collector(
-            told["url"], database, Path(told["operator_token"]).read_text().strip(), log, server
+            summary["url"],
+            database,
+            Path(summary["operator_token"]).read_text().strip(),
+            log,
+            server,
         )
     finally:
         service.terminate()

@@ -127,12 +127,12 @@ def firefox(profile: Path) -> Iterator[Remote]:
     with open(profile / "log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        told, end = profile / "MarionetteActivePort", time.monotonic() + 60
-        while not (told.exists() and told.read_text()):
+        output, end = profile / "MarionetteActivePort", time.monotonic() + 60
+        while not (output.exists() and output.read_text()):
             if process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError((profile / "log").read_text())
             time.sleep(0.05)
-        browser = Remote(Marionette(int(told.read_text())), options=FirefoxOptions())
+        browser = Remote(Marionette(int(output.read_text())), options=FirefoxOptions())
         browser.set_script_timeout(60)
         yield browser
         browser.quit()

@@ -233,8 +233,8 @@ def test_many_devices_by_the_python_client(
     assert [one["row"] for one in failures] == list(range(1, count + 1)) and {
         one["code"] for one in failures
     } == {"token_missing"}
-    told = json.loads(pdml(*command, "--tokens", str(tmp_path / "tokens.csv")))
-    assert (told["stored"], told["problems"]) == (count, {})
+    summary = json.loads(pdml(*command, "--tokens", str(tmp_path / "tokens.csv")))
+    assert (summary["stored"], summary["problems"]) == (count, {})
     assert (
         json.loads(pdml(*command, "--tokens", str(tmp_path / "tokens.csv")))["stored_before"]
         == count
@@ -287,8 +287,8 @@ def test_tls_with_an_authority_of_ones_own(
         ]
         assert "could not prove who it is" in pdml(*command, code=1)
         assert collector.command("status", study_file)["reports"] == 0
-        told = json.loads(pdml(*command, "--ca", str(ca)))
-        assert told["receipt"]["id"] == told["report"]["id"]
+        summary = json.loads(pdml(*command, "--ca", str(ca)))
+        assert summary["receipt"]["id"] == summary["report"]["id"]
         with chromium(
             tmp_path / "profile", f"--ignore-certificate-errors-spki-list={public}"
         ) as trusting:

@@ -63,8 +63,8 @@ def test_the_keyboard_alone_is_enough(
     visitor.answers_by_keyboard()
     report = decode_report(recorder.bodies[0])
     assert report.epsilon == 400_000
-    told = {"age": 34, "sex": "female", "region": "south"}
-    assert study.decode(features_of(report)) == told
+    facts = {"age": 34, "sex": "female", "region": "south"}
+    assert study.decode(features_of(report)) == facts
 
 
 def test_every_control_has_a_name_and_every_group_a_legend(visitor: Visitor) -> None:

@@ -99,8 +99,8 @@ def test_what_is_asked_shown_stored_and_sent(
     assert not isinstance(
         Rules.of(study, require_tokens=False).read([sent.encode()], 0.0)[0], Refusal
     )
-    told = preview(study, sent.encode())
-    assert told.answers == {"status": "married", "age": 34, "income": "50.5 to below 100"}
+    output = preview(study, sent.encode())
+    assert output.answers == {"status": "married", "age": 34, "income": "50.5 to below 100"}
     chance = "randomised, ε = {:g}; a true answer is kept with {}".format
     assert rows(person)[:4] == [
         ["Are you married?", "married", chance(0.5, "45.2%")],
@@ -135,9 +135,9 @@ def test_chance_decides_once_about_all_and_only_the_rest_can_be_corrected(
     assert tuple(map(tuple, settled)) == before
     person.opens()
     agrees(person)
-    told = person.text("#drawn")
+    output = person.text("#drawn")
     for attribute, (level, micro) in zip((STATUS, INCOME), before, strict=True):
-        assert f"“{attribute.choices[level]}”, at ε = {micro / 1e6:g}." in told
+        assert f"“{attribute.choices[level]}”, at ε = {micro / 1e6:g}." in output
     person.answers({"a1": "35"})
     person.go_on()
     person.waits_for("check")  # nothing secret is asked again

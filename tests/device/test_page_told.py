@@ -67,11 +67,11 @@ def test_people_are_told_who_asks_and_must_tick_before_they_are_asked(
 ) -> None:
     assert visitor.shown() == "agree" and "Step 1 of 5" in visitor.text("#where")
     assert not visitor.browser.find_elements(By.ID, "trial")
-    told = visitor.text("#notice-facts")
+    output = visitor.text("#notice-facts")
     for said in ("City Hospital", "1 Long Street", "study@", "privacy@", "who is at risk."):
-        assert said in told
+        assert said in output
     for said in ("Your consent.", "sees every answer", "January 1, 2036", "https://hospital."):
-        assert said in told
+        assert said in output
     assert study.consent and visitor.text("#consent-text") == study.consent.text
     assert "2026-03" in visitor.text("#consent-version")
     visitor.go_on()

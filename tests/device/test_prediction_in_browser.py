@@ -78,7 +78,7 @@ def person(browser: Chrome, served: Recorder) -> Iterator[Visitor]:
     assert not [entry["message"] for entry in browser.get_log("browser")]
 
 
-def told(person: Visitor) -> list[float]:
+def output(person: Visitor) -> list[float]:
     """The probabilities on the screen, with all their digits."""
     return [float(each) for each in person.browser.execute_script(
         "return [...document.querySelectorAll('.chances data')].map((each) => each.value)"
@@ -89,7 +89,7 @@ def test_a_person_reads_what_python_says_and_nothing_is_sent(person, served):
     person.answers({"q0": "34", "q1": "1", "q2": "3", "q3": "49,5"})
     person.press(".primary")
     expected = chances(MODEL, 34, "married", "west", 49.5)
-    np.testing.assert_allclose(told(person), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(output(person), expected, rtol=0, atol=1e-12)
     assert person.text("#chosen") == ASKED.classes[int(expected.argmax())]
     shown = f"{100 * expected.max():.1f}%"
     assert person.text(".chances .most data") == shown
@@ -98,7 +98,7 @@ def test_a_person_reads_what_python_says_and_nothing_is_sent(person, served):
     assert not person.find("#result").is_displayed()
     person.press(".primary")
     expected = chances(MODEL, 34, "married", "west", 50.0)
-    np.testing.assert_allclose(told(person), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(output(person), expected, rtol=0, atol=1e-12)
     assert [head.splitlines()[0] for head in served.heads] == ["GET / HTTP/1.1"]
     left = "return [localStorage.length, sessionStorage.length, document.cookie, location.search]"
     assert person.browser.execute_script(left) == [0, 0, "", ""]
@@ -110,7 +110,7 @@ def test_who_prefers_not_to_say_gets_a_prediction_too(person):
     person.answers({"q1": "-1", "q2": "0", "q3": "0"})
     person.press(".primary")
     expected = chances(MODEL, np.nan, "", "north", 0.0)
-    np.testing.assert_allclose(told(person), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(output(person), expected, rtol=0, atol=1e-12)
     person.press("[type=reset]")
     assert not person.find("#result").is_displayed() and person.find("#q0").is_enabled()
     assert person.find("#q3").get_property("value") == person.text("#chosen") == ""
@@ -219,7 +219,7 @@ def test_it_speaks_other_languages_with_their_numbers(browser, code, mark, said)
         person.answers({"q0": "34"})
         person.press(".primary")
         expected = chances(MODEL, 34, "single", "north", 49.5)
-        np.testing.assert_allclose(told(person), expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(output(person), expected, rtol=0, atol=1e-12)
         shown = person.text(".chances .most data")
         written = browser.execute_script(
             "return new Intl.NumberFormat(locale, arguments[0]).format(arguments[1])",

@@ -81,8 +81,8 @@ def test_a_receipt_withdraws_whoever_s_report_it_was_on_this_device(
     with pytest.raises(InvalidInput, match="names its report by itself"):
         withdraw(TOLD, receipt=file, token=second, **place)
     withdraw(TOLD, receipt=file, **place)
-    told = b"".join(path.read_bytes() for path in (tmp_path / "mine").iterdir())
-    assert memo.id.encode() not in told and memo.code.encode() not in told
+    result = b"".join(path.read_bytes() for path in (tmp_path / "mine").iterdir())
+    assert memo.id.encode() not in result and memo.code.encode() not in result
     assert memory.recall(TOLD.memory_key(second), "") == other  # and nothing of the other
     with pytest.raises(NotDelivered, match="was withdrawn on this device"):
         contribute(TOLD, collector.url, ANSWERS, **said, token=first)

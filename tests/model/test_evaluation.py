@@ -103,10 +103,12 @@ def test_the_reference_stands_beside_the_accuracy_and_in_no_model():
     how = {"from_data": True, "plan": TrainingPlan(rounds=4), "random_state": 3}
     trained = train_table(people(600), "ill", test=people(300, 2), **how)
     assert trained.reference_accuracy is not None and trained.reference_accuracy > 0.75
-    told = trained.summary()
-    assert told["reference_accuracy"] == trained.reference_accuracy
-    assert told["majority_accuracy"] == trained.majority == told["evaluation"]["majority_accuracy"]
-    assert {"majority_accuracy", "reference_accuracy", "evaluation"} <= set(told["inside_only"])
+    facts = trained.summary()
+    assert facts["reference_accuracy"] == trained.reference_accuracy
+    assert (
+        facts["majority_accuracy"] == trained.majority == facts["evaluation"]["majority_accuracy"]
+    )
+    assert {"majority_accuracy", "reference_accuracy", "evaluation"} <= set(facts["inside_only"])
     text = trained.model.to_bytes().decode()
     assert "reference" not in text and "majority" not in text
     unmeasured = train_table(people(600), "ill", **how)
@@ -142,16 +144,16 @@ def test_intervals_hold_the_truth_and_those_of_half_the_noise_do_not(classes, ac
     the seeds are fixed, so that it is 0 here.
     """
     counting = Counting.within(0.5, 1e-6, classes=classes)
-    told = [drawn(counting, accuracy, many, seed) for seed in range(600)]
+    facts = [drawn(counting, accuracy, many, seed) for seed in range(600)]
     quiet = replace(counting, stddev=counting.stddev / 2)
 
     def held(evaluations):
         return np.mean([e.accuracy.low <= accuracy <= e.accuracy.high for e in evaluations])
 
     least, most = 0.95 - 4 * np.sqrt(0.95 * 0.05 / 600), 0.95 + 4 * np.sqrt(0.95 * 0.05 / 600)
-    assert least <= held(told) <= most
-    assert held([replace(e, counting=quiet) for e in told]) < least
-    recalls = [r for e in told for r in e.recall if r is not None]
+    assert least <= held(facts) <= most
+    assert held([replace(e, counting=quiet) for e in facts]) < least
+    recalls = [r for e in facts for r in e.recall if r is not None]
     assert np.mean([r.low <= accuracy <= r.high for r in recalls]) > 0.94
 
 

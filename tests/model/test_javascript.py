@@ -55,9 +55,9 @@ def in_javascript(ours: Model, given: list[list[Any]]) -> tuple[Any, Any]:
     """(probabilities, chosen classes) of people, whose answers are in the order of the questions."""
     files = [resources.files(f"pdml.{room}").joinpath(name) for room, name in SCRIPTS]
     script = "".join([file.read_text("utf-8") for file in files]) + RUN
-    told = json.dumps({"sheet": device_pipeline(ours).to_dict(), "people": given})
+    summary = json.dumps({"sheet": device_pipeline(ours).to_dict(), "people": given})
     done = subprocess.run(
-        [str(ENGINE), "-e", script], input=told, capture_output=True, text=True, timeout=60
+        [str(ENGINE), "-e", script], input=summary, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -56,9 +56,9 @@ def test_what_was_agreed_and_spent_is_logged_and_the_model_predicts(mlflow, fitt
         else:
             assert run.data.metrics[f"epsilon/{who}"] == line.epsilon
         assert run.data.metrics[f"certainty/{who}"] == line.certainty
-    told = {name for name in run.data.metrics if name.startswith("epsilon/")}
-    told |= {name for name in run.data.tags if name.startswith("epsilon/")}
-    assert len(told) == len(ours.ledger_rows())
+    result = {name for name in run.data.metrics if name.startswith("epsilon/")}
+    result |= {name for name in run.data.tags if name.startswith("epsilon/")}
+    assert len(result) == len(ours.ledger_rows())
     assert run.data.metrics["expected/accuracy"] == ours.expected.accuracy.middle
     assert run.data.metrics["accuracy"] == 0.9
     assert run.data.tags["noise_source"] == "simulated" and run.data.tags["leaks"] == "none"

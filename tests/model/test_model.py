@@ -35,10 +35,12 @@ def test_round_trip_predicts_the_same(fitted, saved):
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
     np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
     np.testing.assert_array_equal(loaded.coefficients, model.coef_)
-    told = json.loads(json.dumps(model.privacy_.to_dict()))
-    for line in told["rows"]:  # the file's certainties have the digits that all machines agree on
+    summary = json.loads(json.dumps(model.privacy_.to_dict()))
+    for line in summary[
+        "rows"
+    ]:  # the file's certainties have the digits that all machines agree on
         line["certainty"] = min(1.0, ceil(line["certainty"] * 1e9) / 1e9)
-    assert loaded.privacy == {**told, "counted": THIS_TRAINING}
+    assert loaded.privacy == {**summary, "counted": THIS_TRAINING}
     assert loaded.plan["rounds"] == 5
 
 

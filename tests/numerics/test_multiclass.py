@@ -27,7 +27,7 @@ def clusters(records, classes, *, apart, seed=0, width=8, shares=None):
     return np.hstack([0.25 * x / np.sqrt(width), np.full((records, 1), 0.3)]), y
 
 
-def told(x, y, noise, rng, classes):
+def result(x, y, noise, rng, classes):
     """(What is expected, the gain; accuracy, gain and confidence in truth) of a model from noisy
     totals.
     """
@@ -45,7 +45,7 @@ def told(x, y, noise, rng, classes):
 def test_without_noise_it_is_right(classes, apart):
     """Accuracy and gain to 3 points: the classes are what is assumed of them."""
     x, y = clusters(30_000, classes, apart=apart, seed=classes)
-    found, more, right, ahead, sure = told(x, y, STILL, np.random.default_rng(0), classes)
+    found, more, right, ahead, sure = result(x, y, STILL, np.random.default_rng(0), classes)
     assert found.accuracy.middle == pytest.approx(right, abs=0.03)
     assert found.accuracy.low < right < found.accuracy.high
     assert more.low < ahead < more.high and more.middle == pytest.approx(ahead, abs=0.04)
@@ -58,7 +58,7 @@ def test_unequal_classes_are_seen(apart):
     gain to 3 points.
     """
     x, y = clusters(30_000, 3, apart=apart, shares=[0.7, 0.2, 0.1])
-    found, more, right, ahead, _ = told(x, y, STILL, np.random.default_rng(0), 3)
+    found, more, right, ahead, _ = result(x, y, STILL, np.random.default_rng(0), 3)
     assert found.accuracy.middle == pytest.approx(right, abs=0.03)
     assert more.middle == pytest.approx(ahead, abs=0.03)
     assert (more.none >= 1 / 3) == (apart == 0.0) and (ahead < 0.01) == (apart == 0.0)
@@ -76,7 +76,7 @@ def test_intervals_hold_and_noise_widens_them():
         for level in widths:
             rng, noise = np.random.default_rng(seed), Noise(label=level, square=2 * level)
             for _ in range(2):
-                found, more, *truth, _ = told(x, y, noise, rng, classes)
+                found, more, *truth, _ = result(x, y, noise, rng, classes)
                 both = (found.accuracy, more)
                 hits += [one.low <= at <= one.high for one, at in zip(both, truth, strict=True)]
                 narrow += [
@@ -90,10 +90,10 @@ def test_intervals_hold_and_noise_widens_them():
 
 def test_a_clear_model_is_ahead_and_one_of_noise_is_not():
     x, y = clusters(4000, 4, apart=4.0)
-    assert told(x, y, Noise(label=1.0, square=1.0), np.random.default_rng(0), 4)[1].low > 0.3
+    assert result(x, y, Noise(label=1.0, square=1.0), np.random.default_rng(0), 4)[1].low > 0.3
     for seed in range(5):
         loud = Noise(label=1e4, square=1e4)
-        drowned = told(x, y, loud, np.random.default_rng(seed), 4)[1]
+        drowned = result(x, y, loud, np.random.default_rng(seed), 4)[1]
         assert drowned.low <= 0 and drowned.none >= 1 / 3
 
 
@@ -104,7 +104,7 @@ def test_what_a_model_took_from_noise_does_not_count():
     noise, told_right = Noise(label=10.0, square=20.0), []
     for seed in range(8):
         x, y = clusters(1500, 4, apart=0.0, seed=seed, width=20)
-        found, more, *_ = told(x, y, noise, np.random.default_rng(seed), 4)
+        found, more, *_ = result(x, y, noise, np.random.default_rng(seed), 4)
         assert more.none >= 1 / 3
         told_right.append(found.accuracy.middle)
     assert np.mean(told_right) == pytest.approx(0.25, abs=0.05)

@@ -15,7 +15,7 @@ AT, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
-def told(scale, offset, mean, deviation, *, doubt=0.0):
+def result(scale, offset, mean, deviation, *, doubt=0.0):
     """Of margins N(mean, deviation²) and labels whose log odds are scale·z + offset."""
     z = mean + deviation * AT
     y = 2 * expit(scale * z + offset) - 1
@@ -45,7 +45,7 @@ def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
     """Equal up to the ridge and 512 points, where they are not cut to a root mean square of 3."""
     scale, offset, mean, deviation = case
     assume(np.hypot(scale * mean + offset, scale * deviation) < 2.9)
-    found, constant = posterior.fit_scale_and_offset(told(*case), LOGISTIC)
+    found, constant = posterior.fit_scale_and_offset(result(*case), LOGISTIC)
     assert found == pytest.approx(scale, abs=0.02)
     assert constant[0] == pytest.approx(offset, abs=0.02)
 
@@ -54,7 +54,7 @@ def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
 @given(cases, st.floats(-2, 2))
 def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own):
     """Whatever constant the direction has."""
-    known = replace(told(*case, doubt=20.0), constant=np.array([own]))
+    known = replace(result(*case, doubt=20.0), constant=np.array([own]))
     assume(abs(known.classes[0]) > 0.1)  # else they might be equal
     found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     wide = posterior._points(known, 0.25 - known.classes[0] ** 2)
@@ -66,7 +66,7 @@ def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own
 @settings(deadline=None, max_examples=50)
 @given(cases, st.floats(0, 10), st.floats(0.01, 20), st.floats(1e-3, 3))
 def test_margins_are_never_steeper_than_three(case, doubt, noisy, blur):
-    known = replace(told(*case, doubt=doubt), noisy=noisy, blur=blur)
+    known = replace(result(*case, doubt=doubt), noisy=noisy, blur=blur)
     found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     mean, deviation = case[2], case[3]
     assert found >= 0
@@ -77,7 +77,7 @@ def test_margins_are_never_steeper_than_three(case, doubt, noisy, blur):
 @settings(deadline=None, max_examples=50)
 @given(cases)
 def test_wider_margins_make_the_scale_smaller(case):
-    known = told(*case, doubt=0.05)
+    known = result(*case, doubt=0.05)
     found = [
         posterior.fit_scale_and_offset(replace(known, noisy=v), LOGISTIC)[0]
         for v in (0.3, 1.0, 3.0)
@@ -86,7 +86,7 @@ def test_wider_margins_make_the_scale_smaller(case):
 
 
 def test_labels_that_say_nothing_give_the_share_of_classes_alone():
-    known = replace(told(1.0, 1.0, 0.0, 1.0, doubt=100.0), shared=0.0)
+    known = replace(result(1.0, 1.0, 0.0, 1.0, doubt=100.0), shared=0.0)
     found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     assert found == pytest.approx(0.0, abs=1e-4)
     share = 2 * known.classes[0]
@@ -95,7 +95,7 @@ def test_labels_that_say_nothing_give_the_share_of_classes_alone():
 
 def test_blurred_shares_are_taken_for_equal_ones():
     """Then the constant is the direction's own."""
-    known = replace(told(1.0, 0.3, 0.0, 1.0, doubt=100.0), blur=1.0)
+    known = replace(result(1.0, 0.3, 0.0, 1.0, doubt=100.0), blur=1.0)
     found, constant = posterior.fit_scale_and_offset(known, LOGISTIC)
     assert constant[0] == pytest.approx(0.3 * found, rel=0.05)
 

@@ -94,11 +94,11 @@ def neighbours(seed, classes, epsilon):
     x = rng.normal(size=(6, 3))
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     said = rng.integers(0, classes, 6)
-    other, told = x.copy(), said.copy()
+    other, result = x.copy(), said.copy()
     other[0] = -x[0] if seed % 2 else rng.normal(size=3)
     other[0] /= max(1, np.linalg.norm(other[0]))
-    told[0] = said[0] if seed % 3 else (said[0] + 1) % classes
-    return (x, said), (other, told)
+    result[0] = said[0] if seed % 3 else (said[0] + 1) % classes
+    return (x, said), (other, result)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([2, 3, 5]), st.sampled_from([0.3, 1.0, inf]))

@@ -18,7 +18,7 @@ from pdml.numerics.sums.posterior import Moments, gain, posterior
 EPSILON, RECORDS, SIGNAL, WIDTH = 1.0, 1200, 3, 9
 
 
-def told(totals, noise, loss=LOGISTIC):
+def result(totals, noise, loss=LOGISTIC):
     """`deviations` of the model that totals give."""
     given = normalise_totals(totals, noise, loss=loss)
     return deviations(given, fit_moments(given, loss), loss)
@@ -58,7 +58,7 @@ def test_columns_of_noise_alone_are_seldom_called_more_and_often_at_half_the_noi
     for seed in range(25):
         totals = exchanged(*population(seed), noise, np.random.default_rng(100 + seed))
         ratio = np.abs(fit_sums(totals, noise, loss=LOGISTIC).weights[0])
-        ratio /= told(totals, noise)[0]
+        ratio /= result(totals, noise)[0]
         sizes.append(ratio[SIGNAL:-1])
         signal.append(ratio[:SIGNAL])
     alone = np.concatenate(sizes)
@@ -81,7 +81,7 @@ def test_without_noise_in_the_squares_intervals_hold_what_noise_was_added_to():
         maps += model.share * np.diag([1.0] * (WIDTH - 1) + [0.0])
         quiet = LOGISTIC.label_weight * (2 * chance - 1) @ x / RECORDS
         meant = model.scale * maps @ quiet
-        reach = told(totals, noise)[0]
+        reach = result(totals, noise)[0]
         apart.append((model.weights[0] - meant) / reach)
     found = np.abs(apart)
     assert 0.9 <= np.mean(found <= 1.96) <= 0.995
@@ -106,8 +106,8 @@ def test_the_gain_is_the_posterior_as_a_map():
 def test_the_same_totals_give_the_same():
     noise = Noise(label=5.0, square=5.0)
     totals = exchanged(*population(1), noise, np.random.default_rng(0))
-    first = told(totals, noise)
-    np.testing.assert_array_equal(first, told(totals, noise))
+    first = result(totals, noise)
+    np.testing.assert_array_equal(first, result(totals, noise))
     assert first.shape == (1, WIDTH) and (first > 0).all()
 
 
@@ -117,5 +117,5 @@ def test_blocks_of_ones_and_several_classes_have_intervals():
     block = np.eye(3)[rng.integers(0, 3, 500)] / np.sqrt(2)
     x = np.hstack([block, np.full((500, 1), 1 / np.sqrt(2))])
     totals = statistics.exact(x, labels.codes(rng.integers(0, 3, 500), 2.0, 3), SOFTMAX)
-    found = told(totals, Noise(label=0.0, square=0.0), SOFTMAX)
+    found = result(totals, Noise(label=0.0, square=0.0), SOFTMAX)
     assert found.shape == (3, 4) and np.isfinite(found).all()

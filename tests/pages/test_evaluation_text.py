@@ -126,9 +126,9 @@ def test_coefficients_are_drawn_largest_first_and_hollow_where_they_may_be_noise
     names = [m.words for m in figure.marks if m.tag == "text" and m.words.startswith("f")]
     assert len(names) == MOST_COEFFICIENTS and names[:2] == ["f0", "f29"]
     dots = [dict(m.attributes)["class"] for m in figure.marks if m.tag == "circle"]
-    told = int(found.more_than_noise.sum())
-    assert dots.count("dot") == min(told, MOST_COEFFICIENTS) and dots[0] == "dot"
-    assert f"Of all 30 intervals {told} do not hold zero" in figure.caption
+    result = int(found.more_than_noise.sum())
+    assert dots.count("dot") == min(result, MOST_COEFFICIENTS) and dots[0] == "dot"
+    assert f"Of all 30 intervals {result} do not hold zero" in figure.caption
     assert "Above zero speaks for yes" in figure.caption
     inert(render(replace(PAGE, coefficients=figure)))
     small = coefficient_figure(replace(found, deviations=np.full((1, 30), 5.0)), [], ("no", "yes"))

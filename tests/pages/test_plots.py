@@ -118,8 +118,8 @@ def test_one_series_needs_no_legend_and_three_take_two_lines():
 
 def test_labels_of_the_second_scale_do_not_touch():
     figure = drawn([1.0, 5.0], right=[(4.0, "a"), (4.1, "b"), (5.0, "c")], right_is="sure")
-    told = {each.words for each in figure.marks}
-    assert {"a", "c", "sure"} <= told and "b" not in told
+    result = {each.words for each in figure.marks}
+    assert {"a", "c", "sure"} <= result and "b" not in result
     assert all(
         isfinite(float(dict(each.attributes)["x"])) for each in figure.marks if each.tag == "text"
     )

@@ -107,13 +107,13 @@ def test_what_others_wrote_is_text():
 
 
 def test_it_says_how_good_the_model_is_as_far_as_that_is_known():
-    silent, told = text(prediction_page(model())), text(prediction_page(model(expected=EXPECTED)))
+    silent, output = text(prediction_page(model())), text(prediction_page(model(expected=EXPECTED)))
     assert "does not say how often it is right" in silent and "expected to be right" not in silent
-    assert "expected to be right for 71.0% to 80.0% of people" in told
-    assert "surer than it is right: on average it gives 83.0%" in told
+    assert "expected to be right for 71.0% to 80.0% of people" in output
+    assert "surer than it is right: on average it gives 83.0%" in output
     modest = replace(EXPECTED, confidence=0.76)
     assert "surer than" not in text(prediction_page(model(expected=modest)))
-    for page in (silent, told):
+    for page in (silent, output):
         assert "no diagnosis" in page and "most frequent class" in page
 
 

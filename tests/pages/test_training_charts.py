@@ -68,6 +68,6 @@ def test_any_size_of_epsilon_has_readable_ticks(epsilon):
 
 
 def test_distances_that_are_known_along_links_only_are_called_so():
-    told = [agreement_figure(FALLING, FALLING, linked=linked).caption for linked in (True, False)]
-    assert "linked models" in told[0] and "linked" not in told[1]
+    result = [agreement_figure(FALLING, FALLING, linked=linked).caption for linked in (True, False)]
+    assert "linked models" in result[0] and "linked" not in result[1]
     assert "goes from 2.00 to 0.100" in agreement_figure(FALLING, [0.0] * T, linked=False).words

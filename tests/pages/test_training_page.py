@@ -306,8 +306,8 @@ def test_figures_have_no_colours_of_their_own_but_those_that_mean_an_accuracy():
         for _, attributes, _ in Tree("".join(pictures)).elements
         for name in (attributes.get("class") or "").split()
     }
-    told = {name for name in used if re.search(rf"[. ]{name}\b", style)}
-    assert used - told <= {"blue"}  # the colour of a line that has no other
+    result = {name for name in used if re.search(rf"[. ]{name}\b", style)}
+    assert used - result <= {"blue"}  # the colour of a line that has no other
 
 
 def test_missing_numbers_are_said_to_be_missing():
@@ -440,7 +440,7 @@ def test_coalitions_of_randomised_answers_stand_in_the_table_and_are_not_drawn()
 
 def test_a_model_of_no_use_is_said_at_the_top() -> None:
     doubted = replace(PAGE, doubts=("Too few <people>.", "Add some."))
-    told = "The model may be of no use.</strong> Too few &lt;people&gt;. Add some.</p>"
+    result = "The model may be of no use.</strong> Too few &lt;people&gt;. Add some.</p>"
     shown = render(doubted)
-    assert told in shown and shown.index(told) < shown.index("In short")
+    assert result in shown and shown.index(result) < shown.index("In short")
     assert "of no use" not in render(PAGE)

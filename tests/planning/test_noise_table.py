@@ -18,18 +18,18 @@ EVERY = [
     for features in sums_search.FEATURES
     for share in sums_search.SHARES
 ]
-PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=8)
+SPEC = ServerSpec(server=0, n_servers=4, degree=2, records=300, epsilons=(1.0,), width=8)
 
 
 def over(label: float, features: float, share: float, times: float = 1.0) -> float:
     """By how much an exchange with the tabulated noise, or ``times`` as much, is beyond its budget,
     with as much rounding as the table allows for.
     """
-    place, budget = replace(PLACE, epsilons=(label,)), Budget(features_epsilon=features)
-    event = TrainingPlan(method="sums").events(place)[0]
+    spec, budget = replace(SPEC, epsilons=(label,)), Budget(features_epsilon=features)
+    event = TrainingPlan(method="sums").events(spec)[0]
     record, square = (s - event.fixed_shift for s in (event.record_shift, event.square_shift))
     fixed = sums_search.FIXED * record / (1 - sums_search.FIXED)
-    known = sums_search.lookup_noise(budget, place, share)
+    known = sums_search.lookup_noise(budget, spec, share)
     assert known is not None
     mu = gaussian_mu(features, sums_search.DELTA)
     loud = replace(
@@ -41,7 +41,7 @@ def over(label: float, features: float, share: float, times: float = 1.0) -> flo
         label_stddev=times * known * (record + fixed),
         square_stddev=(square + fixed) / (sqrt(share) * mu),
     )
-    return excess((place.flip(), loud), budget, 2)
+    return excess((spec.flip(), loud), budget, 2)
 
 
 @pytest.mark.parametrize(("label", "features", "share"), [(1.0, 1.0, 0.35), *EVERY[::37]])
@@ -58,8 +58,8 @@ def test_the_ledger_agrees_with_every_entry(label: float, features: float, share
 
 
 def test_a_plan_with_it_is_near_the_one_that_is_looked_for() -> None:
-    usual = sums_search.calibrate(Budget(features_epsilon=1.0), PLACE, 0.35)
-    looked_for = sums_search.calibrate(Budget(features_epsilon=1.0001), PLACE, 0.35)
+    usual = sums_search.calibrate(Budget(features_epsilon=1.0), SPEC, 0.35)
+    looked_for = sums_search.calibrate(Budget(features_epsilon=1.0001), SPEC, 0.35)
     assert usual.label_noise == pytest.approx(looked_for.label_noise, rel=0.01)
     assert usual.square_noise == pytest.approx(looked_for.square_noise, rel=0.001)
 
@@ -76,4 +76,4 @@ def test_a_plan_with_it_is_near_the_one_that_is_looked_for() -> None:
 )
 def test_what_is_not_in_it_is_not_guessed(budget: dict, change: dict) -> None:
     asked = Budget(**({"features_epsilon": 1.0} | budget))
-    assert sums_search.lookup_noise(asked, replace(PLACE, **change), 0.35) is None
+    assert sums_search.lookup_noise(asked, replace(SPEC, **change), 0.35) is None

@@ -11,17 +11,17 @@ from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
 PLAN = TrainingPlan(rounds=30)
-PLACE = ServerSpec(server=0, n_servers=8, degree=2, records=900, epsilons=(0.5, 2.0), width=7)
+SPEC = ServerSpec(server=0, n_servers=8, degree=2, records=900, epsilons=(0.5, 2.0), width=7)
 
 
 def planned(**changes: object) -> PrivacyForecast:
-    told = {"records": 900, "servers": 8, "degree": 2, "features": 7, "plan": PLAN}
-    told |= {"epsilon": 2.0, "smallest_epsilon": 0.5}
-    return PrivacyForecast(**{**told, **changes})  # type: ignore[arg-type]
+    summary = {"records": 900, "servers": 8, "degree": 2, "features": 7, "plan": PLAN}
+    summary |= {"epsilon": 2.0, "smallest_epsilon": 0.5}
+    return PrivacyForecast(**{**summary, **changes})  # type: ignore[arg-type]
 
 
 def test_the_ledger_is_that_of_the_events() -> None:
-    events = (PLACE.flip(), *PLAN.events(PLACE))
+    events = (SPEC.flip(), *PLAN.events(SPEC))
     assert planned().ledger.rows() == Ledger((events,)).rows()
     features, labels = zip(*planned().spent, strict=True)
     assert list(features) == Ledger((events,)).epsilons("features")
@@ -48,8 +48,11 @@ def test_the_last_safe_round_is_the_last_within_the_budget() -> None:
 
 
 def test_infinity_is_told_in_words() -> None:
-    told = planned(epsilon=inf, plan=TrainingPlan(rounds=2, noise_scale=0.0)).to_dict()
-    assert told["settings"]["epsilon"] == "inf" and told["rounds"][0]["features_epsilon"] == "inf"
+    summary = planned(epsilon=inf, plan=TrainingPlan(rounds=2, noise_scale=0.0)).to_dict()
+    assert (
+        summary["settings"]["epsilon"] == "inf"
+        and summary["rounds"][0]["features_epsilon"] == "inf"
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
     for plan in (TrainingPlan(rounds=5), TrainingPlan(method="sums")):
         planned = ledger(plan, wide, GRAPH).row("features", "other servers").epsilon
         for menu in ((0.5, 4.0), (0.5, 1.0, 4.0), (0.5, 2.0, 3.0, 4.0)):
-            place = replace(wide.server_spec(2, GRAPH), epsilons=menu)
-            events = ((place.flip(), *plan.events(place)),)
+            spec = replace(wide.server_spec(2, GRAPH), epsilons=menu)
+            events = ((spec.flip(), *plan.events(spec)),)
             known = replace(ledger(plan, wide, GRAPH), events=events)
             assert known.row("features", "other servers").epsilon <= planned * (1 + 1e-9)
 

@@ -29,13 +29,13 @@ GRAPH = Graph.ring(5)
 def test_more_noise_is_forecast_as_worse(classes: int) -> None:
     sizes = replace(SIZES, classes=classes)
     loss = LOGISTIC if classes == 2 else SOFTMAX
-    told = []
+    result = []
     for level in (0.1, 20.0, 2000.0):
         noise = Noise(label=level, square=2 * level)
         each = [utility.score_sums(p, sizes, noise, loss, 1)[0] for p in populations(sizes)]
-        told.append(utility.Forecast.of(np.array(each)))
+        result.append(utility.Forecast.of(np.array(each)))
     for name in ("agreement", "accuracy"):
-        found = [getattr(one, name) for one in told]
+        found = [getattr(one, name) for one in result]
         assert found[0].middle > found[1].middle > found[2].middle
         assert all(one.low <= one.middle <= one.high for one in found)
 
@@ -68,7 +68,7 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
     plan = TrainingPlan(method="sums", label_noise=1.5, square_noise=2.0)
     x, y = shape(4500, **made)
     public = populations(sizes, (x[3000:], y[3000:]))
-    told = utility.Forecast.of(sums_search.score(plan, sizes, public, 12)[0])
+    result = utility.Forecast.of(sums_search.score(plan, sizes, public, 12)[0])
     agreed, right = [], []
     for seed in range(8):
         own, source = np.random.default_rng(seed).permutation(3000), Simulated(seed)
@@ -89,8 +89,8 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
         )
         agreed.append(whole[0])
         right.append(whole[1])
-    assert told.agreement.middle == pytest.approx(np.mean(agreed), abs=0.06), name
-    assert told.accuracy.middle == pytest.approx(np.mean(right), abs=0.06), name
+    assert result.agreement.middle == pytest.approx(np.mean(agreed), abs=0.06), name
+    assert result.accuracy.middle == pytest.approx(np.mean(right), abs=0.06), name
 
 
 def test_public_records_must_fit() -> None:

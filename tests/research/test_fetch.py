@@ -65,14 +65,14 @@ def states() -> list[str]:
 
 
 def test_the_first_way_that_works_is_enough(site: Site, cache: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
+    result: list[tuple[str, int, int | None]] = []
     assert states() == ["missing", "missing"]
-    assert fetch("two", tell=lambda *now: told.append(now)) == f"{site.url}/two.zip"
+    assert fetch("two", tell=lambda *now: result.append(now)) == f"{site.url}/two.zip"
     assert contents(cache) == {"a.data.gz": A, "b.test.gz": B}
     assert states() == ["checked", "checked"]
     size = len(site.files["/two.zip"])
-    assert told[-1] == ("two.zip", size, size)
-    assert all(name == "two.zip" and done <= size for name, done, _ in told)
+    assert result[-1] == ("two.zip", size, size)
+    assert all(name == "two.zip" and done <= size for name, done, _ in result)
     assert sorted(path.name for path in cache.iterdir()) == ["a.data.gz", "b.test.gz"]
 
 

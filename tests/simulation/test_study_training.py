@@ -29,11 +29,11 @@ def data(study, tmp_path_factory):
 
 
 def test_a_study_becomes_a_model_a_ledger_and_a_page(study, data, tmp_path):
-    told = []
+    result = []
     trained = train_study(
-        study, data, job="first", random_state=SEED, progress=lambda *done: told.append(done)
+        study, data, job="first", random_state=SEED, progress=lambda *done: result.append(done)
     )
-    assert told[-1] == (PLAN.rounds, PLAN.rounds)
+    assert result[-1] == (PLAN.rounds, PLAN.rounds)
     trained.model.save(tmp_path / "model.json")
     model = load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(model.coefficients, trained.model.coefficients)
@@ -62,11 +62,11 @@ def summed(request, tmp_path_factory):
 
 def test_sums_are_those_of_the_nodes_to_the_bit(summed):
     study, data = summed
-    told = []
+    result = []
     trained = train_study(
-        study, data, job="first", random_state=SEED, progress=lambda *done: told.append(done)
+        study, data, job="first", random_state=SEED, progress=lambda *done: result.append(done)
     )
-    assert told == [(1, 1)]
+    assert result == [(1, 1)]
     source, plan = source_named("simulated", SEED), trained.plan
     rows = []
     for name, folder in data.items():

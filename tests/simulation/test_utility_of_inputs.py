@@ -59,16 +59,16 @@ def test_breast_cancer_by_what_a_doctor_would_write_down():
 def test_ringnorm_by_squares():
     """93.1 ± 1.4; below 90 in the mean of three: once in 4,000 times. A line reaches 76."""
     x, y = raetsch.load("ringnorm")
-    told = {"scales": [(0, 1)] * 20, "maps": Squares()}
-    assert accuracy(x, y, 3900, 3, **told) >= 0.90
+    result = {"scales": [(0, 1)] * 20, "maps": Squares()}
+    assert accuracy(x, y, 3900, 3, **result) >= 0.90
 
 
 @pytest.mark.usefixtures("data_dir")
 def test_banana_by_waves():
     """77.7 ± 1.9; below 74 in the mean of three: once in 2,000 times. A line reaches 52."""
     x, y = raetsch.load("banana")
-    told = {"scales": [(0, 1)] * 2, "maps": Fourier(count=20, scale=0.7)}
-    assert accuracy(x, y, 1800, 3, **told) >= 0.74
+    result = {"scales": [(0, 1)] * 2, "maps": Fourier(count=20, scale=0.7)}
+    assert accuracy(x, y, 1800, 3, **result) >= 0.74
 
 
 @pytest.mark.usefixtures("data_dir")

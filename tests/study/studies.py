@@ -42,7 +42,7 @@ times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(
 )
 
 
-def told(closes: datetime | None) -> st.SearchStrategy[dict[str, Any]]:
+def result(closes: datetime | None) -> st.SearchStrategy[dict[str, Any]]:
     """What people are told."""
     least = datetime(1900, 1, 1) if closes is None else closes.replace(tzinfo=None)
     later = st.datetimes(least, datetime(2901, 1, 1)).map(
@@ -185,7 +185,7 @@ def studies(draw: st.DrawFn) -> Study:
         plan_settings=draw(st.sampled_from([(), ("loss", "rounds"), tuple(SETTINGS)])),
         opens=opens,
         closes=closes,
-        **draw(st.just({}) | told(closes)),
+        **draw(st.just({}) | result(closes)),
         min_records=draw(st.integers(1, 10**6)),
         wording={
             encoder.attributes[0].name: draw(

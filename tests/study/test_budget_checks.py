@@ -74,10 +74,10 @@ def answers_randomised(draw: st.DrawFn) -> dict:
 
 def job(study: Study, plan: TrainingPlan, smallest: float, largest: float):
     """Of one job at a server of the study whose people chose from ``smallest`` to ``largest``."""
-    place = study.terms.server_spec(
+    spec = study.terms.server_spec(
         study.index("alice"), records=study.min_records, epsilons=(smallest, largest)
     )
-    return (place.flip(), *plan.events(place))
+    return (spec.flip(), *plan.events(spec))
 
 
 def least(study: Study, events):

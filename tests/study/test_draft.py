@@ -67,8 +67,12 @@ def test_a_study_that_nobody_can_train_under_is_refused() -> None:
 
 def test_the_facts_of_a_study_follow_from_it() -> None:
     study = new_study(**ASKED)
-    told = describe_study(study)
-    assert told["hash"] == study.hash and [one["epsilon"] for one in told["menu"]] == [0.4, 1, 2]
-    assert told["plan"] is None and told["ledger"] is None
+    result = describe_study(study)
+    assert result["hash"] == study.hash and [one["epsilon"] for one in result["menu"]] == [
+        0.4,
+        1,
+        2,
+    ]
+    assert result["plan"] is None and result["ledger"] is None
     larger = describe_study(replace(study, min_records=2 * study.min_records))
-    assert larger["influence"]["cap"] == told["influence"]["cap"] / 2
+    assert larger["influence"]["cap"] == result["influence"]["cap"] / 2

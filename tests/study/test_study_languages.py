@@ -35,7 +35,7 @@ ENGLISH = TEXT.replace("[study]\n", '[study]\nlanguage = "en"\n', 1)
 BOTH = ENGLISH + GERMAN
 
 
-def told(text: str) -> list[tuple[int, str]]:
+def output(text: str) -> list[tuple[int, str]]:
     with pytest.raises(StudyError) as error:
         Study.from_text(text)
     return list(error.value.mistakes)
@@ -87,21 +87,21 @@ def test_translations_are_part_of_the_contract_and_of_nothing_that_is_computed()
 )
 def test_what_is_not_translated_is_told_with_the_line_of_the_language(gone: str, said: str) -> None:
     text = BOTH.replace(gone, "")
-    ((where, sentence),) = told(text)
+    ((where, sentence),) = output(text)
     assert sentence.startswith(said) and where == line(text, "[[languages]]")
 
 
 def test_attributes_lack_nothing_either() -> None:
     text = BOTH.replace('label = "Ihr Alter"\n', "")
-    assert told(text) == [
+    assert output(text) == [
         (line(text, 'name = "age"') - 1, "languages[1].attributes[2].label is missing")
     ]
     text = BOTH.replace('levels = ["weiblich", "männlich", "anders"]\n', "")
-    ((where, sentence),) = told(text)
+    ((where, sentence),) = output(text)
     assert where == line(text, 'name = "sex"') - 1
     assert sentence == "languages[1].attributes[1].levels is missing: it translates 3 levels"
     text = BOTH.partition('[[languages.attributes]]\nname = "age"')[0]
-    ((where, sentence),) = told(text)
+    ((where, sentence),) = output(text)
     assert sentence == "languages[1].attributes lacks a translation of 'age'"
     assert where == line(text, "[[languages.attributes]]")
 
@@ -125,7 +125,7 @@ def test_attributes_lack_nothing_either() -> None:
 )
 def test_mistakes_are_told(old: str, new: str, said: str) -> None:
     assert old in BOTH
-    assert any(said in sentence for _, sentence in told(BOTH.replace(old, new, 1)))
+    assert any(said in sentence for _, sentence in output(BOTH.replace(old, new, 1)))
 
 
 AGREED = """
@@ -147,22 +147,22 @@ def test_what_people_are_told_and_agree_to_is_translated_too() -> None:
     assert study.texts().notice["link"] == "https://hospital.example/notice"
     assert Study.from_text(template.render(study)) == study
     assert Study.from_canonical(study.canonical()) == study
-    said = [sentence for _, sentence in told(text + GERMAN)]
+    said = [sentence for _, sentence in output(text + GERMAN)]
     assert [one.partition(":")[0] for one in said] == [
         "languages[1].notice is missing",
         "languages[1].consent is missing",
     ]
     half = AGREED.replace('legal_basis = "Ihre Einwilligung."\n', "")
-    ((where, sentence),) = told(text + GERMAN + half)
+    ((where, sentence),) = output(text + GERMAN + half)
     assert sentence.startswith("languages[1].notice.legal_basis is missing: the study has one")
     assert where == line(text + GERMAN + half, "[languages.notice]")
     more = AGREED.replace("[languages.consent]", 'text = "Mehr."\n[languages.consent]')
-    assert any("notice.text must be left out" in one for _, one in told(text + GERMAN + more))
-    assert any("notice must be left out" in one for _, one in told(BOTH + AGREED))
+    assert any("notice.text must be left out" in one for _, one in output(text + GERMAN + more))
+    assert any("notice must be left out" in one for _, one in output(BOTH + AGREED))
 
 
 def test_a_language_stands_there_once() -> None:
-    assert any("must be another language" in said for _, said in told(BOTH + GERMAN))
+    assert any("must be another language" in said for _, said in output(BOTH + GERMAN))
     german = Study.from_text(BOTH).languages[0]
     with pytest.raises(InvalidInput, match="must be another language"):
         replace(Study.from_text(BOTH), languages=(german, german))
@@ -170,7 +170,7 @@ def test_a_language_stands_there_once() -> None:
 
 def test_a_mistake_among_the_attributes_is_not_told_again_for_each_language() -> None:
     wrong = BOTH.replace("range = [18, 100]", "range = [100, 18]", 1)
-    assert all("languages" not in sentence for _, sentence in told(wrong))
+    assert all("languages" not in sentence for _, sentence in output(wrong))
 
 
 def test_the_documentation_s_example_translates_that_of_a_study() -> None:

@@ -20,8 +20,8 @@ def fits(study, records: int, epsilon: float) -> bool:
     """Whether all servers keep to the budget with so many records of people who chose so."""
     plan, graph = study.plan, study.graph()
     for server in range(graph.n):
-        place = study.terms.server_spec(server, records=records, epsilons=(epsilon,))
-        ledger = Ledger(((place.flip(), *plan.events(place)),), classes=place.classes)
+        spec = study.terms.server_spec(server, records=records, epsilons=(epsilon,))
+        ledger = Ledger(((spec.flip(), *plan.events(spec)),), classes=spec.classes)
         try:
             ledger.check(study.budget)
         except BudgetExceeded:

@@ -196,8 +196,8 @@ def of_a_device(place: Path) -> None:
     digest = hashlib.sha256(sent).hexdigest()
     id = report_id("3" * 32)
     receipt = Receipt(id=id, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
-    told = {"study": TRIAL.hash, "id": id, "epsilon": 400_000, "label": 0, "code": "3" * 32}
-    memo = Memo(**told, sent=sent.decode(), receipt=receipt, version=1)
+    summary = {"study": TRIAL.hash, "id": id, "epsilon": 400_000, "label": 0, "code": "3" * 32}
+    memo = Memo(**summary, sent=sent.decode(), receipt=receipt, version=1)
     keep("memo-1.json", msgspec.json.encode(memo))
     saved = receipts.make_receipt(
         replace(TRIAL, organiser=ASKING.organiser), "https://a.example", memo
@@ -215,8 +215,8 @@ def of_a_model(place: Path) -> None:
     fitted.model_.save(place / "model.json")
     keep("model-1.json", (place / "model.json").read_bytes())
     half = Range(low=0.25, middle=0.5, high=0.75)
-    told = Expectation(accuracy=half, auc=half, confidence=0.625)
-    replace(fitted.model_, expected=told, local="alice").save(place / "local.json")
+    summary = Expectation(accuracy=half, auc=half, confidence=0.625)
+    replace(fitted.model_, expected=summary, local="alice").save(place / "local.json")
     keep("model-1.local.json", (place / "local.json").read_bytes())
     encoding = Encoding(scales=[(0, 0.5)], ranges=[(-1, 1)], maps={"map": "squares"})
     squared = PDMLClassifier(encoding=encoding, plan=SHORT, random_state=0, n_servers=4)

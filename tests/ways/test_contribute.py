@@ -57,15 +57,15 @@ def test_two_people_answer_in_the_terminal_and_one_withdraws(walk: Walk) -> None
     for name in ("XDG_STATE_HOME", "PDML_STATE_DIR"):
         walk.environment.pop(name, None)
     first, second = serve(walk)
-    told = answer(walk, first, 44, "--receipt", "mine.json")
-    assert "Institute for Sleep" in told and "Stored by north" in told
+    summary = answer(walk, first, 44, "--receipt", "mine.json")
+    assert "Institute for Sleep" in summary and "Stored by north" in summary
     mine = json.loads((walk.folder / "mine.json").read_text())
-    assert mine["receipt"]["id"] in told and mine["code"] in told
+    assert mine["receipt"]["id"] in summary and mine["code"] in summary
     state = walk.folder / ".local" / "state" / "pdml"
 
-    told = answer(walk, second, 23)  # another invitation is another person
-    assert "was randomised before" not in told and "has left before" not in told
-    assert mine["receipt"]["id"] not in told and mine["code"] not in told
+    summary = answer(walk, second, 23)  # another invitation is another person
+    assert "was randomised before" not in summary and "has left before" not in summary
+    assert mine["receipt"]["id"] not in summary and mine["code"] not in summary
     assert count(walk, "reports") == 2 and len(list(state.iterdir())) == 2
 
     again = walk.converse(  # the first once more: the same bytes, which count once

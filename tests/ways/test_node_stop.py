@@ -48,8 +48,8 @@ def test_a_job_is_stopped_everywhere_and_the_next_one_works(walk: Walk) -> None:
     assert not (walk.folder / "long").exists()
     for name in NAMES:
         poll(lambda name=name: not status(walk, name)["job"], f"the end of the job at {name}")
-        told = walk.pdml("node", "status", name)
-        assert "south stopped the job" in told and "job long: stopped, " in told, told
+        result = walk.pdml("node", "status", name)
+        assert "south stopped the job" in result and "job long: stopped, " in result, result
         assert 0 < released(walk, name, "long") < 4000
     assert "is in no job" in walk.pdml("node", "stop", "south", code=1)
 

@@ -272,8 +272,8 @@ def options(words: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_and_options_in_sentences_exist(page: Path) -> None:
-    told = re.findall(r"`pdml ([a-z][^`]*)`", BLOCK.sub("", page.read_text()))
-    for sentence in told:
+    output = re.findall(r"`pdml ([a-z][^`]*)`", BLOCK.sub("", page.read_text()))
+    for sentence in output:
         words = sentence.split()
         named = {word.split("=")[0] for word in words if word.startswith("--")}
         assert named <= options(words) | {"--help"}, f"{page.name}: pdml {sentence}"

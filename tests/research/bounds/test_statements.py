@@ -119,8 +119,8 @@ def test_the_printed_formulas_by_hand() -> None:
 
 
 def test_printed_theorem_1_says_why_it_says_nothing() -> None:
-    told = printed.theorem1(BASE)
-    assert isinstance(told, str) and "ratio" in told
+    result = printed.theorem1(BASE)
+    assert isinstance(result, str) and "ratio" in result
     slow = printed.theorem1(replace(TWO, noise_decay=0.999))
     assert isinstance(slow, str) and "noise_decay must be below C" in slow
     found = printed.theorem1(TWO)

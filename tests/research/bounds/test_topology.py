@@ -25,17 +25,17 @@ def test_candidates_are_different_connected_graphs_of_n_servers(n: int) -> None:
 
 def test_spectra_that_are_known() -> None:
     graphs = candidates(16, np.random.default_rng(0))
-    told = {
+    result = {
         name: judge(name, graphs[name], regularization=0.1, curvature_bound=0.25)
         for name in ("complete", "star", "hypercube")
     }
-    assert told["complete"].spread == pytest.approx(30 / 14) and told[
+    assert result["complete"].spread == pytest.approx(30 / 14) and result[
         "complete"
     ].gap == pytest.approx(16)
-    assert told["star"].spread == pytest.approx(16) and told["star"].gap == pytest.approx(1)
-    assert told["hypercube"].spread == pytest.approx(4) and told["hypercube"].gap == pytest.approx(
-        2
-    )
+    assert result["star"].spread == pytest.approx(16) and result["star"].gap == pytest.approx(1)
+    assert result["hypercube"].spread == pytest.approx(4) and result[
+        "hypercube"
+    ].gap == pytest.approx(2)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_contraction_is_what_training_does(graph: Graph, penalty: float) -> None
 
 def test_the_best_a_is_the_best() -> None:
     graph = Graph.complete(6)
-    told = judge("complete", graph, regularization=0.1, curvature_bound=0.25)
+    result = judge("complete", graph, regularization=0.1, curvature_bound=0.25)
     tried = [
         judge(
             "complete", graph, regularization=float(a), curvature_bound=0.25, penalties=(0.1,)
         ).ratio
         for a in np.geomspace(1e-3, 1e3, 60)
     ]
-    assert max(tried) <= told.best_ratio < 1.01 * max(tried)
-    assert told.best_ratio < told.true_ratio
+    assert max(tried) <= result.best_ratio < 1.01 * max(tried)
+    assert result.best_ratio < result.true_ratio
 
 
 def test_bad_input_is_refused() -> None:
