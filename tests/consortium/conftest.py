@@ -7,8 +7,8 @@ from results import SHORT, Studied
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
     """Four nodes after a job of three rounds; ``ended.folder / "result"`` is what came out."""
-    made = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT)
-    made.run()
-    made.write(made.folder / "result")
-    yield made
-    made.close()
+    consortium = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT)
+    consortium.run()
+    consortium.write(consortium.folder / "result")
+    yield consortium
+    consortium.close()

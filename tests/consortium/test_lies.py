@@ -27,47 +27,49 @@ def lied(ended, tmp_path, **changes):
     return sentences(tmp_path / "lied")
 
 
-def heard_but(said, peer, **changes):
-    def one(heard):
-        return msgspec.structs.replace(heard, **changes) if heard.sender == peer else heard
+def releases_but(statement, peer, **changes):
+    def change(release):
+        return msgspec.structs.replace(release, **changes) if release.sender == peer else release
 
-    return {"received": [one(heard) for heard in said.received]}
+    return {"received": [change(release) for release in statement.received]}
 
 
 def test_a_release_that_nobody_sent_names_who_must_prove_it(ended, tmp_path):
-    def lie(said):
-        digests = next(heard.digests for heard in said.received if heard.sender == "bob")
-        return heard_but(said, "bob", digests=digests[:32] + bytes(32) + digests[64:])
+    def lie(statement):
+        digests = next(release.digests for release in statement.received if release.sender == "bob")
+        return releases_but(statement, "bob", digests=digests[:32] + bytes(32) + digests[64:])
 
-    told = lied(ended, tmp_path, alice=lie)
-    assert "bob says it sent" in told and "alice has not shown it" in told
-    assert "in round 2, but alice says it heard 0000000000000000" in told
+    text = lied(ended, tmp_path, alice=lie)
+    assert "bob says it sent" in text and "alice has not shown it" in text
+    assert "in round 2, but alice says it heard 0000000000000000" in text
 
 
 def test_a_data_set_under_another_name_is_noticed_by_neighbours(ended, tmp_path):
-    told = lied(ended, tmp_path, bob={"dataset": "0" * 64})
-    assert "bob states a data set with 0 releases before this job, but alice says" in told
+    text = lied(ended, tmp_path, bob={"dataset": "0" * 64})
+    assert "bob states a data set with 0 releases before this job, but alice says" in text
 
 
 def test_distances_that_the_other_end_denies_are_noticed(ended, tmp_path):
-    told = lied(ended, tmp_path, bob=lambda said: heard_but(said, "carol", distances=[0.5] * 3))
-    assert "differ about how far apart they were in round 1" in told
+    text = lied(
+        ended, tmp_path, bob=lambda statement: releases_but(statement, "carol", distances=[0.5] * 3)
+    )
+    assert "differ about how far apart they were in round 1" in text
 
 
 def test_fewer_records_than_the_study_asks_for_are_noticed(ended, tmp_path):
-    def lie(said):
+    def lie(statement):
         terms = ended.job_terms
         place = terms.training.server_spec(terms.index("alice"), records=39, epsilons=(1.0,))
         events = ended.job_terms.plan.events(place)
         return {"records": 39, "events": [encode_event(event) for event in events]}
 
-    told = lied(ended, tmp_path, alice=lie)
-    assert "alice trained on 39 records, but the study asks for 40" in told
+    text = lied(ended, tmp_path, alice=lie)
+    assert "alice trained on 39 records, but the study asks for 40" in text
 
 
 def test_an_epsilon_that_is_not_on_the_menu_is_noticed(ended, tmp_path):
-    told = lied(ended, tmp_path, alice={"label_epsilon": 1.5})
-    assert "alice tells of labels with epsilon 1.5, which is not on the menu" in told
+    text = lied(ended, tmp_path, alice={"label_epsilon": 1.5})
+    assert "alice tells of labels with epsilon 1.5, which is not on the menu" in text
 
 
 @pytest.mark.parametrize(("share", "kept"), [(1.0, True), (1 - 5e-10, True), (1 - 1e-7, False)])
@@ -93,14 +95,14 @@ def test_whoever_lies_about_itself_alone_is_refused_at_once(ended):
 def again(request, tmp_path):
     """A second job after two rounds of a first one."""
     (tmp_path / "again").mkdir()
-    settings = {"plan": SHORT, "settled": request.param}
+    settings = {"plan": SHORT, "fixed_plan": request.param}
     first = Studied(tmp_path / "again", **settings)
     first.run(until=2)
     first.close()
-    made = Studied(tmp_path / "again", job="job-2", **settings)
-    made.run()
-    yield made
-    made.close()
+    consortium = Studied(tmp_path / "again", job="job-2", **settings)
+    consortium.run()
+    yield consortium
+    consortium.close()
 
 
 def test_earlier_jobs_count_and_cannot_be_left_out(again, tmp_path):
@@ -111,36 +113,36 @@ def test_earlier_jobs_count_and_cannot_be_left_out(again, tmp_path):
     alone = ledger_of(forgetful, "simulated")
     assert spent > 1.1 * alone.row("features", "other servers").epsilon
     assert load_model(tmp_path / "result" / "model.json").provenance["earlier_releases"] == [2] * 4
-    told = lied(again, tmp_path, bob={"earlier_jobs": []})
-    assert "bob states a data set with 0 releases before this job" in told
-    assert "alice says it was told of 2" in told
+    text = lied(again, tmp_path, bob={"earlier_jobs": []})
+    assert "bob states a data set with 0 releases before this job" in text
+    assert "alice says it was told of 2" in text
 
 
 def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
     """Consistent in itself and cheaper, but not what the others took part in."""
 
-    def lie(said):
-        (job,) = said.earlier_jobs
+    def lie(statement):
+        (job,) = statement.earlier_jobs
         plan = job.plan | {"noise_scale": 9.0}
         other = signed_statement.TrainingPlan.from_dict(plan)
         before = replace(again.job_terms, job=job.job, plan=other)
         place = before.training.server_spec(before.index("bob"), records=50, epsilons=(1.0,))
         spent = replace(other, rounds=2).events(place)
         events = [encode_event(event) for event in merge_iterates(spent)]
-        told = {"plan": plan, "terms": before.digest, "events": events}
-        return {"earlier_jobs": [msgspec.structs.replace(job, **told)]}
+        changes = {"plan": plan, "terms": before.digest, "events": events}
+        return {"earlier_jobs": [msgspec.structs.replace(job, **changes)]}
 
-    told = lied(again, tmp_path, bob=lie)
-    assert "alice and bob tell of different terms of job job-1" in told
-    settled = "bob tells of another plan than the study's in the earlier job job-1" in told
-    assert settled is (again.study.plan is not None)
+    text = lied(again, tmp_path, bob=lie)
+    assert "alice and bob tell of different terms of job job-1" in text
+    fixed_plan = "bob tells of another plan than the study's in the earlier job job-1" in text
+    assert fixed_plan is (again.study.plan is not None)
 
 
 def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
     """Where all say that devices randomised them they are; one server that did it is enough."""
     for bob, epsilon in (("devices", 1.0), ("operator", "inf")):
-        said = {name: {"randomised_by": "devices"} for name in NAMES}
-        signed = ended.tell(**said | {"bob": {"randomised_by": bob}})
+        devices = {name: {"randomised_by": "devices"} for name in NAMES}
+        signed = ended.tell(**devices | {"bob": {"randomised_by": bob}})
         result = assemble(ended.study, ended.job_terms, signed)
         write_result(tmp_path / bob, result)
         assert verified(tmp_path / bob).ok
@@ -158,5 +160,5 @@ def test_noise_of_different_sources_makes_no_result_and_names_who_differs(ended)
     result = assemble(ended.study, ended.job_terms, ended.tell())
     other = msgspec.structs.replace(result.statements["bob"], source="secure")
     mixed = replace(result, statements={**result.statements, "bob": other})
-    (flaw,) = [each for each in mixed.problems if "different sources" in each.sentence]
+    (flaw,) = [problem for problem in mixed.problems if "different sources" in problem.sentence]
     assert flaw.servers == ("bob",) and "bob: secure" in flaw.sentence

@@ -26,11 +26,11 @@ KINDS = {"seen": SUMS, "masked": MASKED}
 @pytest.fixture(scope="module", params=KINDS)
 def ended(request, tmp_path_factory):
     """Four nodes after one exchange; ``ended.folder / "result"`` is what came out."""
-    made = Studied(tmp_path_factory.mktemp("ended"), plan=KINDS[request.param])
-    made.run()
-    made.write(made.folder / "result")
-    yield made
-    made.close()
+    consortium = Studied(tmp_path_factory.mktemp("ended"), plan=KINDS[request.param])
+    consortium.run()
+    consortium.write(consortium.folder / "result")
+    yield consortium
+    consortium.close()
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def result(ended, tmp_path):
 
 
 def test_an_honest_result_is_accepted_and_its_model_is_that_of_the_total(ended):
-    found = verified(ended.folder / "result", study=ended.study.hash)
-    assert found.ok and not found.unchecked and found.rounds == 1
+    verification = verified(ended.folder / "result", study=ended.study.hash)
+    assert verification.ok and not verification.unchecked and verification.rounds == 1
     model = load_model(ended.folder / "result" / "model.json")
     place = ended.servers[0].spec
     expected = sums_fit.weights(ended.rows().sum(axis=0), ended.job_terms.plan, place)
@@ -53,8 +53,8 @@ def test_every_member_makes_the_same_bytes(ended):
     backwards = {name: signed[name] for name in reversed(NAMES)}
     files = files_of(assemble(ended.study, ended.job_terms, backwards))
     folder = ended.folder / "result"
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
-    assert found == files
+    written = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+    assert written == files
 
 
 def changed(result, change):
@@ -72,8 +72,8 @@ def expects(figure):
     """One of the figures that a model expects of itself, by its last digit."""
 
     def change(values):
-        found = values["expected"] if figure == "confidence" else values["expected"]["accuracy"]
-        found[figure] = round(found[figure] + (1e-4 if found[figure] < 0.5 else -1e-4), 4)
+        figures = values["expected"] if figure == "confidence" else values["expected"]["accuracy"]
+        figures[figure] = round(figures[figure] + (1e-4 if figures[figure] < 0.5 else -1e-4), 4)
 
     return change
 
@@ -93,10 +93,10 @@ def moved(units):
 def test_last_digits_of_another_machine_need_leave(result, change):
     """Nobody can tell them from a change: by default every byte is compared."""
     changed(result, change)
-    found = verified(result)
-    assert [problem.kind for problem in found.problems] == ["model"]
-    assert "differ in their last digit" in found.problems[0].sentence
-    assert not found.checked and "--allow-unchecked" in found.problems[0].sentence
+    verification = verified(result)
+    assert [problem.kind for problem in verification.problems] == ["model"]
+    assert "differ in their last digit" in verification.problems[0].sentence
+    assert not verification.checked and "--allow-unchecked" in verification.problems[0].sentence
     allowed = verified(result, allow_unchecked=True)
     assert allowed.ok and allowed.unchecked == ("model.json",)  # the page shows other figures
     assert "report.html is what they give, to the byte." in allowed.checked
@@ -132,10 +132,13 @@ def test_a_page_that_cannot_be_checked_is_a_failure_unless_allowed(result, chang
     """Else one last digit would let anybody put any page beside a verified model."""
     changed(result, change)
     (result / "report.html").write_text("All is well.")
-    found = verified(result)
-    assert not found.ok and [problem.kind for problem in found.problems] == ["model", "page"]
-    assert "report.html cannot be checked" in found.problems[1].sentence
-    assert "--allow-unchecked" in found.problems[1].sentence
+    verification = verified(result)
+    assert not verification.ok and [problem.kind for problem in verification.problems] == [
+        "model",
+        "page",
+    ]
+    assert "report.html cannot be checked" in verification.problems[1].sentence
+    assert "--allow-unchecked" in verification.problems[1].sentence
     allowed = verified(result, allow_unchecked=True)
     assert allowed.ok and allowed.unchecked == ("model.json", "report.html")
     assert allowed.to_dict()["unchecked"] == ["model.json", "report.html"]
@@ -143,27 +146,27 @@ def test_a_page_that_cannot_be_checked_is_a_failure_unless_allowed(result, chang
 
 def test_a_page_that_can_be_checked_is_never_allowed_to_differ(result):
     (result / "report.html").write_text("All is well.")
-    found = verified(result, allow_unchecked=True)
-    assert not found.ok and not found.unchecked
+    verification = verified(result, allow_unchecked=True)
+    assert not verification.ok and not verification.unchecked
 
 
 @pytest.mark.parametrize("file", ["model.json", "statements/carol.statement"])
 def test_any_change_of_a_byte_is_refused(result, ended, file):
     rng, path = random.Random(3), result / file
-    own = (ended.folder / "result" / file).read_bytes()
+    original = (ended.folder / "result" / file).read_bytes()
     for _ in range(60):
-        path.write_bytes(data := bent(own, rng))
-        assert verified(result).ok is (data == own)
+        path.write_bytes(data := bent(original, rng))
+        assert verified(result).ok is (data == original)
 
 
 def test_near_is_no_more_than_it_says():
-    own = {"coefficients": [[1.0, 0.5]], "intercepts": [0.25], "expected": None, "other": [1]}
-    spelt = json.dumps(own, indent=1).encode()
+    original = {"coefficients": [[1.0, 0.5]], "intercepts": [0.25], "expected": None, "other": [1]}
+    stored = json.dumps(original, indent=1).encode()
     unit = 2.0**-24
 
     def near(**changes):
         return sums_fit.equal_up_to_rounding(
-            json.dumps({**own, **changes}, indent=1).encode(), spelt
+            json.dumps({**original, **changes}, indent=1).encode(), stored
         )
 
     assert near() and near(intercepts=[0.25 + unit]) and near(coefficients=[[1 - unit, 0.5]])
@@ -172,10 +175,10 @@ def test_near_is_no_more_than_it_says():
     assert not near(coefficients=[[1, 0.5]]) and not near(coefficients=[[1.0], [0.5]])
     assert not near(expected={}) and not near(more=1)
     assert not sums_fit.equal_up_to_rounding(
-        spelt + b" ", spelt
-    ) and not sums_fit.equal_up_to_rounding(b"[]", spelt)
-    assert not sums_fit.equal_up_to_rounding(b"", spelt) and not sums_fit.equal_up_to_rounding(
-        b"\xff", spelt
+        stored + b" ", stored
+    ) and not sums_fit.equal_up_to_rounding(b"[]", stored)
+    assert not sums_fit.equal_up_to_rounding(b"", stored) and not sums_fit.equal_up_to_rounding(
+        b"\xff", stored
     )
 
 
@@ -184,57 +187,57 @@ def another_row(ended, name):
     payload = masks.words(bytes(32), ended.job_terms.shape[1]).tobytes()
     digest = bytes.fromhex(wire_messages.hash_of(payload))
 
-    def heard(said):
-        told = [
-            msgspec.structs.replace(each, digests=digest) if each.sender == name else each
-            for each in said.received
+    def releases(statement):
+        received = [
+            msgspec.structs.replace(part, digests=digest) if part.sender == name else part
+            for part in statement.received
         ]
-        return {"received": told}
+        return {"received": received}
 
-    lies = dict.fromkeys(NAMES, heard)
+    lies = dict.fromkeys(NAMES, releases)
     lies[name] = {"release": payload, "sent": digest}
     return lies
 
 
 def test_a_masked_lie_leaves_no_model_and_names_nobody(tmp_path):
-    made = Studied(tmp_path, plan=MASKED)
-    made.run()
-    found = made.write(tmp_path / "result", **another_row(made, "carol"))
-    (problem,) = found.problems
+    consortium = Studied(tmp_path, plan=MASKED)
+    consortium.run()
+    verification = consortium.write(tmp_path / "result", **another_row(consortium, "carol"))
+    (problem,) = verification.problems
     assert (problem.kind, problem.servers) == ("total", ())
     assert "masks hide which" in problem.sentence
     assert not (tmp_path / "result" / "model.json").exists()
-    told = verified(tmp_path / "result")
-    assert [each.kind for each in told.problems] == ["total"]
-    made.close()
+    text = verified(tmp_path / "result")
+    assert [part.kind for part in text.problems] == ["total"]
+    consortium.close()
 
 
 def test_the_same_lie_without_masks_has_a_name(tmp_path):
-    made = Studied(tmp_path, plan=SUMS)
-    made.run()
+    consortium = Studied(tmp_path, plan=SUMS)
+    consortium.run()
     with pytest.raises(Exception, match="carol tells a last release that no honest node"):
-        made.write(tmp_path / "result", **another_row(made, "carol"))
-    made.close()
+        consortium.write(tmp_path / "result", **another_row(consortium, "carol"))
+    consortium.close()
 
 
 def test_a_study_without_a_plan_lets_each_job_choose(tmp_path):
-    made = Studied(tmp_path, plan=replace(SUMS, label_noise=4.0), settled=False)
-    made.run()
-    made.write(tmp_path / "result")
+    consortium = Studied(tmp_path, plan=replace(SUMS, label_noise=4.0), fixed_plan=False)
+    consortium.run()
+    consortium.write(tmp_path / "result")
     assert verified(tmp_path / "result").ok
-    made.close()
+    consortium.close()
 
 
 def test_sums_of_an_earlier_job_count_from_the_first_round_on(tmp_path):
     """The rounds that follow them end where the ledger of all jobs does, and begin above them."""
-    first = Studied(tmp_path, plan=replace(SUMS, square_noise=9.0), settled=False)
+    first = Studied(tmp_path, plan=replace(SUMS, square_noise=9.0), fixed_plan=False)
     first.run()
     for name in NAMES:
         first.party(name).statement()
         first.party(name).finish()
     before = max(line.epsilon for line in others(first.party("alice").ledger))
     first.close()
-    second = Studied(tmp_path, plan=SHORT, job="job-2", settled=False)
+    second = Studied(tmp_path, plan=SHORT, job="job-2", fixed_plan=False)
     second.run()
     outcome = assemble(second.study, second.job_terms, second.tell()).result
     spent = outcome.history.spent

@@ -14,11 +14,11 @@ from pdml.statement import statement
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    made = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT, budget=5)
-    made.run()
-    made.write(made.folder / "result")
-    yield made
-    made.close()
+    consortium = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT, budget=5)
+    consortium.run()
+    consortium.write(consortium.folder / "result")
+    yield consortium
+    consortium.close()
 
 
 def test_members_add_up_with_what_each_has_spent(ended, tmp_path):
@@ -26,16 +26,16 @@ def test_members_add_up_with_what_each_has_spent(ended, tmp_path):
         counted(ended, "alice", tmp_path / "a.json"),
         counted(ended, "bob", tmp_path / "b.json", spent=[8.0, 16.0]),
     ]
-    found = verify_evaluations(ended.folder / "result", files)
-    assert found.evaluation.records == 200
-    once, twice = (found.row(each).epsilon for each in found.parts)
+    pooled = verify_evaluations(ended.folder / "result", files)
+    assert pooled.evaluation.records == 200
+    once, twice = (pooled.row(item).epsilon for item in pooled.parts)
     # The ledger's ε is the Gaussian profile's at the study's δ.
     for epsilon, stddevs in ((once, [8.0]), (twice, [8.0, 16.0])):
-        mu = sqrt(sum(2 / each**2 for each in stddevs))
+        mu = sqrt(sum(2 / item**2 for item in stddevs))
         assert gaussian_profile(mu)(epsilon) == pytest.approx(1e-6, rel=0.01)
-    assert "alice signed for 100 records, counted once" in found.sentences()[0]
-    assert "counted 2 times" in found.sentences()[1]
-    assert [each["releases"] for each in found.to_dict()["members"]] == [1, 2]
+    assert "alice signed for 100 records, counted once" in pooled.sentences()[0]
+    assert "counted 2 times" in pooled.sentences()[1]
+    assert [item["releases"] for item in pooled.to_dict()["members"]] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_what_is_not_so_is_refused_though_it_is_signed(ended, tmp_path, changes,
 
 def test_any_changed_field_breaks_the_signature(ended, tmp_path):
     file = counted(ended, "alice", tmp_path / "a.json")
-    told = json.loads(file.read_text())
-    for name, value in told.items():
+    text = json.loads(file.read_text())
+    for name, value in text.items():
         other = {str: "0", int: 7, float: 7.5, list: [1, 2]}[type(value)]
-        file.write_text(json.dumps(told | {name: other}))
+        file.write_text(json.dumps(text | {name: other}))
         with pytest.raises(DataError):
             combine_evaluations(ended.study, [file])
 
@@ -70,11 +70,11 @@ def test_any_changed_field_breaks_the_signature(ended, tmp_path):
 def test_the_statement_tells_what_was_measured_and_what_it_spent(ended, tmp_path):
     file = counted(ended, "alice", tmp_path / "a.json")
     result = ended.folder / "result"
-    plain, told = (statement(ended.study, result, evaluations=each) for each in ((), (str(file),)))
-    assert "Evaluated afterwards" in told.markdown and "held back" in told.markdown
-    assert "nothing was measured on anybody's records" not in told.markdown
+    plain, text = (statement(ended.study, result, evaluations=item) for item in ((), (str(file),)))
+    assert "Evaluated afterwards" in text.markdown and "held back" in text.markdown
+    assert "nothing was measured on anybody's records" not in text.markdown
     assert "Evaluated afterwards" not in plain.markdown
-    (member,) = told.to_dict()["evaluation"]["members"]
+    (member,) = text.to_dict()["evaluation"]["members"]
     assert (
         member["server"] == "alice"
         and member["epsilon"] < 1

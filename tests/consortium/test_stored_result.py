@@ -15,10 +15,10 @@ DIGEST = "a2aa856b5c348ca76a398f51508c638c317e05d61294db1519ab3257a8e9fe6b"
 def test_what_was_made_before_is_accepted_to_the_byte():
     """If pages or models changed: tests/vectors/make_result.py says what to do."""
     assert sentences(VECTORS / "result-1") == ""
-    found = verified(VECTORS / "result-1")
-    assert (found.job, found.rounds, len(found.servers)) == ("second", 3, 4)
-    assert found.study == DIGEST
-    assert found.unchecked == () == tuple(found.to_dict()["unchecked"])
+    verification = verified(VECTORS / "result-1")
+    assert (verification.job, verification.rounds, len(verification.servers)) == ("second", 3, 4)
+    assert verification.study == DIGEST
+    assert verification.unchecked == () == tuple(verification.to_dict()["unchecked"])
 
 
 @pytest.mark.parametrize("allow_unchecked", [False, True])
@@ -27,7 +27,7 @@ def test_the_name_of_another_form_admits_no_page(tmp_path, allow_unchecked):
     model, page = folder / "model.json", folder / "report.html"
     model.write_text(model.read_text().replace(RESULT, "pdml-result/2"))
     page.write_text("All is well.")
-    found = verified(folder, allow_unchecked=allow_unchecked)
-    told = "; ".join(problem.sentence for problem in found.problems)
-    assert "model.json is not what the statements give: it has version 2 of the format" in told
-    assert "report.html is not what the statements give: it was changed" in told
+    verification = verified(folder, allow_unchecked=allow_unchecked)
+    text = "; ".join(problem.sentence for problem in verification.problems)
+    assert "model.json is not what the statements give: it has version 2 of the format" in text
+    assert "report.html is not what the statements give: it was changed" in text

@@ -26,26 +26,30 @@ def result(ended, tmp_path):
 
 
 def test_an_honest_result_is_accepted(ended):
-    found = verified(ended.folder / "result", study=ended.study.hash)
-    assert found.ok and not found.problems
-    assert (found.study, found.job, found.servers) == (ended.study.hash, "job-1", NAMES)
-    assert found.to_dict()["ok"]
+    verification = verified(ended.folder / "result", study=ended.study.hash)
+    assert verification.ok and not verification.problems
+    assert (verification.study, verification.job, verification.servers) == (
+        ended.study.hash,
+        "job-1",
+        NAMES,
+    )
+    assert verification.to_dict()["ok"]
 
 
 def test_the_model_is_the_average_of_the_last_releases(ended):
     model = load_model(ended.folder / "result" / "model.json")
     mean = np.mean([ended.party(name).released for name in NAMES], axis=0)
-    found = np.column_stack([model.coefficients, model.intercepts])
-    np.testing.assert_allclose(found, mean, rtol=1e-15)
+    verification = np.column_stack([model.coefficients, model.intercepts])
+    np.testing.assert_allclose(verification, mean, rtol=1e-15)
 
 
 def test_certainties_are_told_in_digits_that_machines_agree_on(ended):
     """Rounded up, so that nobody is promised more."""
     model = load_model(ended.folder / "result" / "model.json")
     exact = assemble(ended.study, ended.job_terms, ended.tell()).result.ledger.rows()
-    for told, line in zip(model.privacy["rows"], exact, strict=True):
-        assert line.certainty <= told["certainty"] <= min(1.0, line.certainty + 1e-9)
-        assert told["certainty"] == round(told["certainty"], 9)
+    for text, line in zip(model.privacy["rows"], exact, strict=True):
+        assert line.certainty <= text["certainty"] <= min(1.0, line.certainty + 1e-9)
+        assert text["certainty"] == round(text["certainty"], 9)
 
 
 def test_every_member_makes_the_same_bytes(ended, tmp_path):
@@ -54,8 +58,10 @@ def test_every_member_makes_the_same_bytes(ended, tmp_path):
     backwards = {name: signed[name] for name in reversed(NAMES)}
     files = files_of(assemble(ended.study, ended.job_terms, backwards))
     folder = ended.folder / "result"
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
-    assert found == files
+    verification = {
+        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")
+    }
+    assert verification == files
     text = files["report.html"].decode() + files["model.json"].decode()
     assert not re.search(r"\b20[0-9]{2}-", text)  # no date
     for word in (pdml.__version__, sys.version.split()[0], str(ended.folder)):
@@ -88,8 +94,8 @@ def test_a_thousand_changes_and_a_thousand_refusals(result, seed):
         if changed == honest:
             continue
         path.write_bytes(changed)
-        found = verified(result)
-        assert not found.ok, f"{path.name} was changed and nobody noticed"
+        verification = verified(result)
+        assert not verification.ok, f"{path.name} was changed and nobody noticed"
         path.write_bytes(honest)
         refused += 1
     assert verified(result).ok
@@ -109,15 +115,15 @@ def test_a_file_more_or_less_is_noticed(result):
         path.write_bytes(honest)
     (result / "statements" / "eve.statement").write_bytes(b"")
     (result / "README").write_text("All was checked.")
-    told = sentences(result)
-    assert "'README' is no part" in told and "'statements/eve.statement' is no part" in told
+    text = sentences(result)
+    assert "'README' is no part" in text and "'statements/eve.statement' is no part" in text
 
 
 def test_an_empty_folder_of_evidence_is_refused(result):
     (result / "evidence").mkdir()
-    found = verified(result)
-    assert [problem.kind for problem in found.problems] == ["evidence"]
-    assert "evidence is empty" in found.problems[0].sentence
+    verification = verified(result)
+    assert [problem.kind for problem in verification.problems] == ["evidence"]
+    assert "evidence is empty" in verification.problems[0].sentence
 
 
 def test_a_linked_folder_is_refused(result, tmp_path):
@@ -152,8 +158,8 @@ def test_a_change_that_means_nothing_is_refused_too(result, name, old, new):
 def test_a_model_of_another_form_says_so(result, version):
     path = result / "model.json"
     path.write_text(path.read_text().replace("pdml-result/1", f"pdml-result/{version}"))
-    told = sentences(result)
-    assert f"it has version {version} of the format 'result', and pdml" in told
+    text = sentences(result)
+    assert f"it has version {version} of the format 'result', and pdml" in text
 
 
 def test_swapped_statements_are_noticed(result):
@@ -161,9 +167,9 @@ def test_swapped_statements_are_noticed(result):
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
     other.write_bytes(first)
-    told = sentences(result)
-    assert "the statement of alice is not signed by it" in told
-    assert "the statement of carol is not signed by it" in told
+    text = sentences(result)
+    assert "the statement of alice is not signed by it" in text
+    assert "the statement of carol is not signed by it" in text
 
 
 def test_a_statement_of_another_job_is_noticed(result, ended, tmp_path):

@@ -85,13 +85,13 @@ class Consortium:
     def party(self, name):
         if name not in self.parties:
             self.journals[name] = Journal(self.folder / f"{name}.db")
-            held = TrainingData(
+            training_data = TrainingData(
                 server=self.servers[NAMES.index(name)], dataset=self.dataset.format(name)
             )
             self.parties[name] = Participant(
                 self.job_terms,
                 name,
-                held,
+                training_data,
                 journal=self.journals[name],
                 identity=self.identities[name],
                 keys=self.keys,
@@ -119,17 +119,17 @@ class Consortium:
         """``name`` has just started: it and its neighbours say where they stand, and hand over what
         the other lacks.
         """
-        mine = self.party(name)
-        for peer in mine.neighbours:
+        participant = self.party(name)
+        for peer in participant.neighbours:
             theirs = self.party(peer)
-            theirs.welcome(name, mine.hello(peer))
-            assert mine.welcome(
+            theirs.welcome(name, participant.hello(peer))
+            assert participant.welcome(
                 peer, theirs.hello(name)
             )  # the first hello has told them this node's challenge
-            assert theirs.welcome(name, mine.hello(peer))
+            assert theirs.welcome(name, participant.hello(peer))
             for message in theirs.resend(name):
-                mine.accept(peer, message)
-            for message in mine.resend(peer):
+                participant.accept(peer, message)
+            for message in participant.resend(peer):
                 theirs.accept(name, message)
 
     def run(self, *, chance=0.0, seed=0, until=None):

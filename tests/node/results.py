@@ -57,14 +57,14 @@ sealing_key = "{sealing}"
 """
 
 
-def study_of(keys, *, plan=PLAN, settled=True, budget=1000):
+def study_of(keys, *, plan=PLAN, fixed_plan=True, budget=1000):
     """Four servers with these keys; sealing keys are made up, for nobody seals anything here."""
     entries = [{"name": name, "key": keys[name], "sealing": _sealing_key(name)} for name in keys]
     servers = "".join(_SERVER.format(**entry) for entry in entries)
     edges = ", ".join(f'["{NAMES[i]}", "{NAMES[k]}"]' for i, k in EDGES)
     settings = {name: value for name, value in plan.to_dict().items() if value is not None}
     lines = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
-    written = f"[plan]\n{lines}" if settled else ""
+    written = f"[plan]\n{lines}" if fixed_plan else ""
     return Study.from_text(_TEXT.format(servers=servers, edges=edges, plan=written, budget=budget))
 
 
@@ -75,9 +75,9 @@ def _sealing_key(name):
 class Studied(Consortium):
     """`Consortium` under a study; ``tell`` collects statements."""
 
-    def __init__(self, folder, *, plan=PLAN, job="job-1", settled=True, budget=1000, **others):
+    def __init__(self, folder, *, plan=PLAN, job="job-1", fixed_plan=True, budget=1000, **others):
         super().__init__(folder, plan=plan, job=job, **others)
-        self.study = study_of(self.keys, plan=plan, settled=settled, budget=budget)
+        self.study = study_of(self.keys, plan=plan, fixed_plan=fixed_plan, budget=budget)
         self.job_terms = JobTerms.for_study(self.study, plan, job)
         for i, (name, server) in enumerate(zip(NAMES, self.servers, strict=True)):
             sizes = {"records": server.spec.records, "epsilons": server.spec.epsilons}
@@ -90,9 +90,11 @@ class Studied(Consortium):
         """The statements of all; ``changes`` by name are what that server says instead."""
         signed = {name: self.party(name).statement() for name in NAMES}
         for name, lies in changes.items():
-            said = signed_statement.signed_by(signed[name], name, self.keys)
-            said = msgspec.structs.replace(said, **(lies(said) if callable(lies) else lies))
-            signed[name] = signed_statement.sign(said, self.identities[name])
+            statement = signed_statement.signed_by(signed[name], name, self.keys)
+            statement = msgspec.structs.replace(
+                statement, **(lies(statement) if callable(lies) else lies)
+            )
+            signed[name] = signed_statement.sign(statement, self.identities[name])
         return signed
 
     def write(self, folder, evidence=None, **changes):
@@ -105,9 +107,9 @@ class Studied(Consortium):
 
 def verified(folder, **options):
     """What `verify_result` finds; every problem is of a kind that the docs know."""
-    found = verify_result(folder, **options)
-    assert all(problem.kind in KINDS for problem in found.problems)
-    return found
+    verification = verify_result(folder, **options)
+    assert all(problem.kind in KINDS for problem in verification.problems)
+    return verification
 
 
 def sentences(folder, **options):
@@ -137,17 +139,17 @@ def bent(data, rng):
     return rng.choice(changes)()
 
 
-def counted(made, name, path, **changes):
+def counted(consortium, name, path, **changes):
     """A file in which a member tells counts of how the result in ``made.folder`` does."""
     counting = Counting(stddev=8.0, classes=2, bins=1)
     units = counting.released(np.array([[[40], [10]], [[5], [45]]]), Simulated(1))
-    said = SignedCounts(
+    statement = SignedCounts(
         **{
-            "study": made.study.hash,
+            "study": consortium.study.hash,
             "server": name,
             "job": "checked",
-            "model": digest_of(load_model(made.folder / "result" / "model.json")),
-            "classes": list(made.study.classes),
+            "model": digest_of(load_model(consortium.folder / "result" / "model.json")),
+            "classes": list(consortium.study.classes),
             "records": 100,
             "bins": 1,
             "stddev": 8.0,
@@ -157,6 +159,6 @@ def counted(made, name, path, **changes):
         }
         | changes
     )
-    signature = made.identities[name].sign(said.signable()).hex()
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(said, signature=signature)))
+    signature = consortium.identities[name].sign(statement.signable()).hex()
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(statement, signature=signature)))
     return path

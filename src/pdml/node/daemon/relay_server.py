@@ -153,12 +153,9 @@ def configure(study: Study, out: Path, *, listen: str = "") -> Path:
             "add-server` takes them from a card"
         )
     path = out / CONFIG
-    write_private(path, _text(study, listen or _listening(study.relay)))
+    host = "127.0.0.1" if study.relay.host in _LOOPBACK else "0.0.0.0"
+    write_private(path, _text(study, listen or f"{host}:{study.relay.port}"))
     return path
-
-
-def _listening(relay: Relay) -> str:
-    return f"{'127.0.0.1' if relay.host in _LOOPBACK else '0.0.0.0'}:{relay.port}"
 
 
 def _text(study: Study, listen: str) -> str:

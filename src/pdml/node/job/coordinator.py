@@ -92,15 +92,9 @@ class Coordinator:
             terms = JobTerms.for_study(member.study, plan, str(content.pop("job")))
             offer = Offer.of(terms, attempt=attempt, offerer=member.name, **content)
         except (PDMLError, TypeError) as error:
-            failed = Attempt(
-                attempt=attempt,
-                job="",
-                terms="",
-                offerer=member.name,
-                offer=b"",
-                state=OfferState.FAILED,
-                sentence=str(error),
-            )
+            content = {"job": "", "terms": "", "offerer": member.name, "offer": b""}
+            state, sentence = OfferState.FAILED, str(error)
+            failed = Attempt(attempt=attempt, **content, state=state, sentence=sentence)
             self._control_db.insist(lambda: self._control_db.put(failed))
             return
         try:

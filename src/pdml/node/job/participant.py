@@ -82,9 +82,8 @@ class Participant:
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
         self._echoes: dict[str, str] = {}  # each neighbour's challenge to this node
-        self._lives: dict[str, set[str]] = {
-            peer: set() for peer in self.neighbours
-        }  # processes of the neighbour that were met
+        # Processes of each neighbour that were met.
+        self._lives: dict[str, set[str]] = {peer: set() for peer in self.neighbours}
         self._peer_round: dict[str, int] = {}
         self._node, self._state = self._open()
 
@@ -247,18 +246,14 @@ class Participant:
 
     def hello(self, peer: str) -> bytes:
         """Where this node stands."""
-        digest = (
-            wire_messages.hash_of(self._journal.outgoing(self.terms.job, self.round))
-            if self.round
-            else ""
-        )
+        sent = self._journal.outgoing(self.terms.job, self.round) if self.round else None
         return wire_messages.hello(
             self.terms,
             self._identity,
             sender=self.name,
             recipient=peer,
             t=self.round,
-            digest=digest,
+            digest="" if sent is None else wire_messages.hash_of(sent),
             dataset=self._dataset,
             releases=self._journal.releases(self.training_data.dataset),
             new_participants=self._journal.covers_releases(
@@ -427,11 +422,9 @@ def check_budget(
         before = sum(isinstance(event, IterateReleased | SumsReleased) for event in already)
         earlier = f" after the {before} releases of earlier jobs" if before else ""
         last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
-        what, why = (
-            ("the sums exceed", "")
-            if terms.sums
-            else (f"{terms.plan.rounds} rounds exceed", f": {last}")
-        )
+        what, why = f"{terms.plan.rounds} rounds exceed", f": {last}"
+        if terms.sums:
+            what, why = "the sums exceed", ""
         raise BudgetExceeded(f"{what} {name}'s budget for this data set{earlier}{why}")
     statements.check(terms, name, training_data.dataset, journal)
 

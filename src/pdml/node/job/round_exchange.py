@@ -172,11 +172,9 @@ class Exchange:
             self._check()
             with _LIBRARIES.limit(limits=1):  # as in the local engine: sums in one order
                 t = self.participant.advance()
-            return t, {peer: self.participant.message(peer, t) for peer in self._neighbours}
-
-    @property
-    def _neighbours(self) -> tuple[str, ...]:
-        return self.participant.neighbours
+            return t, {
+                peer: self.participant.message(peer, t) for peer in self.participant.neighbours
+            }
 
     def _wait(self, ready: Callable[[], bool]) -> Steps[None]:
         """Until ``ready``. Whoever is silent may lack what this node has sent: it is sent again."""

@@ -77,9 +77,8 @@ def load_training_data(
         )
     if not np.isin(frozen.epsilons, study.epsilon_micro).all():
         raise DataError(f"the data set of {name} holds an epsilon that is not on the study's menu")
-    epsilons = (
-        np.asarray(frozen.epsilons) / _MILLION
-    )  # a division rounds to the number that was written: 0.4, not 0.39999...
+    # A division rounds to the number that was written: 0.4, not 0.39999...
+    epsilons = np.asarray(frozen.epsilons) / _MILLION
     used = np.unique(epsilons).tolist()
     spec = study.terms.server_spec(study.index(name), records=len(frozen), epsilons=used)
     matrix = _stored(study, np.array(frozen.features, dtype=np.float32))
@@ -95,9 +94,7 @@ def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
     """Without zeros if most of a record is zero: by public numbers, so that all engines do the
     same.
     """
-    most = (
-        len(study.attributes) + 1
-    )  # entries of an honest record that are not zero: one per answer, and the constant
+    most = len(study.attributes) + 1  # nonzero: one per answer, and the constant
     return rows.sparse(features) if 4 * most <= study.width else features
 
 

@@ -6,6 +6,7 @@ from math import isinf
 from typing import Any
 
 from pdml.accounting import Budget, Ledger
+from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import LedgerRow
 from pdml.errors import InvalidInput, plain
 from pdml.node.protocol.job_terms import JobTerms
@@ -21,6 +22,7 @@ from pdml.node.storage.control_db import (
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.study import Study
 
+_OTHERS = Adversary.OTHERS
 _LONGEST = 300  # letters of a reason
 _LEAST = 8  # digits of a digest that may stand for it
 
@@ -59,13 +61,11 @@ def find(home: NodeDirectory, offer: str) -> Attempt:
     InvalidInput
         If no such offer waits, or several do: a name is whatever members give it.
     """
-    with closing(ControlDatabase(home.folder)) as control_db:
-        waiting = [
-            attempt for attempt in control_db.attempts() if attempt.state == OfferState.PENDING
-        ]
-    exact = [attempt for attempt in waiting if attempt.digest == offer]
+    pending = [attempt for attempt in offers(home) if attempt.state == OfferState.PENDING]
+    digits = offer.lower() if len(offer) >= _LEAST else "none"
+    exact = [attempt for attempt in pending if attempt.digest == offer]
     matches = exact or [
-        attempt for attempt in waiting if attempt.job == offer or _begins(attempt, offer)
+        attempt for attempt in pending if attempt.job == offer or attempt.digest.startswith(digits)
     ]
     if not matches:
         raise InvalidInput(
@@ -81,10 +81,6 @@ def find(home: NodeDirectory, offer: str) -> Attempt:
             "digest"
         )
     return matches[0]
-
-
-def _begins(attempt: Attempt, digits: str) -> bool:
-    return len(digits) >= _LEAST and attempt.digest.startswith(digits.lower())
 
 
 def accept(home: NodeDirectory, offer: str) -> Attempt:
@@ -152,9 +148,6 @@ def _decide(home: NodeDirectory, offer: str, state: OfferState, sentence: str) -
                 f"`pdml node offers {home.folder}` says what became of it"
             )
     return attempt
-
-
-_OTHERS = "other servers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,19 +261,17 @@ def _spent(home: NodeDirectory, dataset: str, job: str) -> tuple[tuple[Any, ...]
     journal = home.committed()
     if journal is None:
         return (), ()
-    try:
+    with closing(journal):
         return journal.spent(dataset), journal.spent(dataset, but=job)
-    finally:
-        journal.close()
 
 
 def _costs(before: Ledger, after: Ledger, budget: Budget) -> tuple[Cost, ...]:
     """At the budget's own δ, so that the figures are those that the limit is for."""
-    overview = [line for line in after.overview(budget.colluding) if line.adversary == _OTHERS]
-    most = max((line.colluding or 0 for line in overview), default=0)
+    overview = [row for row in after.overview(budget.colluding) if row.adversary == _OTHERS]
+    most = max((row.colluding or 0 for row in overview), default=0)
     limited = {None, budget.colluding or most}
     costs = []
-    for data, k in ((line.data, line.colluding) for line in overview):
+    for data, k in ((row.data, row.colluding) for row in overview):
         whole = data in ("features", "label")
         limit, delta = budget.limit(data) if whole else (None, after.delta)
         rows = [

@@ -48,11 +48,7 @@ class DataSet:
     current: bool
     releases: int
     ledger: Ledger
-    next_job: (
-        int | None
-        # the last safe round of another job by the study's plan; None if there is no plan or no
-        # budget
-    )
+    next_job: int | None  # the last safe round of another job (`next_job`)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +100,8 @@ class NodeStatus:
         return f"the relay's certificate {when}: `pdml relay config` renews one that was made there"
 
     def to_dict(self) -> dict[str, Any]:
-        going = (
-            self.attempt if self.attempt is not None and self.attempt.state not in ENDED else None
-        )
+        last = self.attempt
+        going = last if last is not None and last.state not in ENDED else None
         return {
             "name": self.home.name,
             "study": self.study.id if self.study else None,
@@ -120,12 +115,8 @@ class NodeStatus:
             "job": {"job": going.job, "state": going.state, "offered_by": going.offerer}
             if going
             else None,
-            "last": {
-                "job": self.attempt.job,
-                "state": self.attempt.state,
-                "sentence": self.attempt.sentence,
-            }
-            if self.attempt
+            "last": {"job": last.job, "state": last.state, "sentence": last.sentence}
+            if last
             else None,
             "waiting": [attempt.to_dict() for attempt in self.waiting],
             "unfinished": self.unfinished,
@@ -185,15 +176,13 @@ def read_status(home: NodeDirectory, clock: Clock = SYSTEM_CLOCK) -> NodeStatus:
     datasets: list[DataSet] = []
     journal = home.committed()
     if journal is not None and study is not None:
-        try:
+        with closing(journal):
             jobs = tuple(journal.jobs())
             current = training_data.dataset if training_data else ""
             for name in dict.fromkeys([*journal.datasets(), *([current] if current else [])]):
                 datasets.append(
                     _account(study, journal, name, training_data if name == current else None)
                 )
-        finally:
-            journal.close()
     connection, attempts, unfinished, progress = _control(home)
     return NodeStatus(
         home=home,
@@ -231,9 +220,9 @@ def _account(
     unknown = study.terms.server_spec(0, records=1, epsilons=study.menu[-1:])
     flip = training_data.flip() if training_data else unknown.flip(UNSAID)
     spent, classes = journal.spent(name), len(study.classes)
-    further = (
-        None if training_data is None else next_job(study, training_data.server.spec, flip, spent)
-    )
+    further = None
+    if training_data is not None:
+        further = next_job(study, training_data.server.spec, flip, spent)
     return DataSet(
         digest=name,
         current=training_data is not None,
@@ -269,8 +258,7 @@ class DatasetSpending:
     records: int
     releases: int
     ledger: Ledger
-    # the last safe round of another job by the study's plan; None without plan or budget
-    next_job: int | None
+    next_job: int | None  # the last safe round of another job (`next_job`)
     former_keys: bool = False  # its last statement is signed by keys that the study pinned before
 
     def to_dict(self) -> dict[str, Any]:
@@ -292,9 +280,7 @@ class ConsortiumStatus:
     """The members of a study, and what their statements tell."""
 
     study: Study
-    released: tuple[
-        DatasetSpending, ...
-    ]  # by server in the study's order; several data sets of one
+    released: tuple[DatasetSpending, ...]  # by server in the study's order
     unread: tuple[str, ...] = ()  # statements that no keys of the study vouch for
 
     @property
@@ -346,7 +332,7 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
     former: set[tuple[str, str]] = set()  # member and job
     journal = home.committed()
     if journal is not None:
-        try:
+        with closing(journal):
             for job in journal.jobs():
                 for server, data in journal.statements(job.job).items():
                     try:
@@ -358,8 +344,6 @@ def read_consortium_status(home: NodeDirectory) -> ConsortiumStatus:
                     statements.append(statement)
                     if keys[server] != study.signing_keys[server]:
                         former.add((server, statement.job))
-        finally:
-            journal.close()
     released = tuple(
         replace(dataset, former_keys=(dataset.server, dataset.job) in former)
         for dataset in latest_statements(study, statements)
@@ -385,11 +369,9 @@ def _releases(statement: Statement) -> int:
 
 
 def _released(study: Study, statement: Statement) -> DatasetSpending:
-    spec = study.terms.server_spec(
-        study.index(statement.server),
-        records=statement.records,
-        epsilons=(statement.epsilon, statement.label_epsilon),
-    )
+    epsilons = (statement.epsilon, statement.label_epsilon)
+    index, records = study.index(statement.server), statement.records
+    spec = study.terms.server_spec(index, records=records, epsilons=epsilons)
     flip, spent = (
         spec.flip(statement.randomised_by),
         (*statement.earlier_spending, *statement.spent),

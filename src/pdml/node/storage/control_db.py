@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,7 @@ CREATE TABLE IF NOT EXISTS unfinished (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS status (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
+_COLUMNS = "attempt, job, terms, offerer, offer, state, sentence"  # the fields of `Attempt`
 
 
 def digest_of(offer: bytes) -> str:
@@ -192,33 +193,17 @@ class ControlDatabase:
         return int(self._db.row(query, (offerer, OfferState.PENDING))[0])
 
     def _attempts(self, where: str, *values: str) -> list[Attempt]:
-        columns = "attempt, job, terms, offerer, offer, sentence, state"
-        rows = self._db.rows(f"SELECT {columns} FROM attempts {where} ORDER BY id", values)
-        names = columns.split(", ")[:-1]
-        return [
-            Attempt(**dict(zip(names, row, strict=False)), state=OfferState(row[-1]))
-            for row in rows
-        ]
+        rows = self._db.rows(f"SELECT {_COLUMNS} FROM attempts {where} ORDER BY id", values)
+        attempts = (dict(zip(_COLUMNS.split(", "), row, strict=True)) for row in rows)
+        return [Attempt(**fields | {"state": OfferState(fields["state"])}) for fields in attempts]
 
     def put(self, attempt: Attempt) -> None:
         """Remember an offer; what was remembered longest ago and has ended is forgotten. No member
         makes a node forget another's offers, nor by offers that are refused those that were not.
         """
         with self._transaction():
-            values = (
-                attempt.attempt,
-                attempt.job,
-                attempt.terms,
-                attempt.offerer,
-                attempt.offer,
-                attempt.state,
-                attempt.sentence,
-            )
-            query = (
-                "INSERT INTO attempts (attempt, job, terms, offerer, offer, state, "
-                "sentence) VALUES (?, ?, ?, ?, ?, ?, ?)"
-            )
-            self._db.change(query, values)
+            query = f"INSERT INTO attempts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            self._db.change(query, astuple(attempt))
             marks = ", ".join("?" * len(ENDED))
             ended = (
                 "SELECT id, row_number() OVER (PARTITION BY state = ? ORDER BY id DESC) AS rank "
