@@ -30,7 +30,7 @@ from pdml.numerics.admm import steps
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.admm.solver import compiled_loops
 from pdml.planning.server_spec import ServerSpec
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 console = Console(width=160)
 HARD_LEDGER = replace(HARD, objective_noise="truncated_gaussian", noise_decay=0.95)
@@ -87,7 +87,7 @@ def adult_speed():
                     medians["reference"] * 1e3,
                     medians[name] / medians["reference"],
                 )
-                work = (trained.inside.passes / servers_rounds, trained.inside.hessians / 10)
+                work = (trained.solver.passes / servers_rounds, trained.solver.hessians / 10)
                 lines.append((storage, mode, name, *cells, *work))
         whole = PDMLClassifier(1.0, encoding=Encoding(intercept=False), plan=HARD, random_state=0)
         with threadpool_limits(1):
@@ -310,7 +310,7 @@ MEMORY = """
 import json, resource, sys
 import numpy as np
 from benchmarks.__main__ import many, federation, reference
-from pdml.training.engines import local
+from pdml.training import local
 x, y = many({count})
 data = (x.data.nbytes + x.indices.nbytes + x.indptr.nbytes) / 1e9
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

@@ -21,8 +21,8 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine, ray_engine
-from pdml.training.engines.cluster import connected
+from pdml.training import local_engine, ray_engine
+from pdml.training.ray_engine import connected
 from pdml.training.server import Server
 
 RECORDS, WIDTH = 200, 105

@@ -33,7 +33,7 @@ from pdml.research.baselines.roster import EPSILON
 from pdml.research.paper import experiment
 from pdml.research.paper.baselines import FIRST_SEED
 from pdml.training import sums_fit
-from pdml.training.engines.processes import run_parallel
+from pdml.training.processes import run_parallel
 
 SEEDS, WITH_PUBLIC = 20, 5  # splits, and on how many of them public records are tried
 WITHIN = 6.0  # points

@@ -15,7 +15,7 @@ from pdml.mechanisms.iterate_noise import draw_round
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import ITERATES, LABELS, Secure, Simulated
 from pdml.numerics.admm import steps
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 
 def noise_speed(repeats=9):

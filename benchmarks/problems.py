@@ -13,7 +13,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import adult
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Server
 
 EPSILON = 1.0

@@ -16,7 +16,7 @@ from pdml import Encoding, PDMLClassifier
 from pdml.mechanisms.randomness import Secure
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_fit
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 PLAN = TrainingPlan(method="sums")
 

@@ -35,7 +35,7 @@ from pdml.node.protocol import wire_messages
 from pdml.node.storage.journal import JobState
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 console = Console(width=150)
 ROUNDS, WIDTH, RECORDS = 100, 105, 500

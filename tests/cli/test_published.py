@@ -23,7 +23,7 @@ from pdml.pages.training_page import write
 from pdml.simulation import study_training
 from pdml.study import Study
 from pdml.study.frozen_dataset import FrozenWriter, open_frozen
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 ROWS, TESTED = 400, 100
 ARGUMENTS = (

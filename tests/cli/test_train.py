@@ -21,8 +21,7 @@ from pdml.cli.commands.train_study import train_study
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.pipeline import Pipeline
 from pdml.simulation.simulation import SimulationSettings, simulate
-from pdml.simulation.table_records import CLASSES_LEAK
-from pdml.simulation.table_training import SERVERS
+from pdml.simulation.table_training import CLASSES_LEAK, SERVERS
 from pdml.tables import Table
 from pdml.training.result import PAGE_LEAK
 

@@ -49,7 +49,7 @@ from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Node
 
 FALSE_ALARM = 1e-6

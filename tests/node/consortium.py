@@ -19,8 +19,7 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training import sums_release
-from pdml.training.engines import local_engine
+from pdml.training import local_engine, sums_release
 from pdml.training.server import Server
 
 NAMES = ("alice", "bob", "carol", "dave")

@@ -37,8 +37,7 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
 from pdml.study.frozen_dataset import FrozenWriter
 from pdml.study.schema import template
-from pdml.training import sums_release
-from pdml.training.engines import local_engine
+from pdml.training import local_engine, sums_release
 from pdml.training.server import compiles
 
 NAMES = ("alice", "bob", "carol")

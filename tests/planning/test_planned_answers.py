@@ -32,8 +32,7 @@ from pdml.planning.search import sums_search
 from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.sizes import Answer, Sizes, blocks_of
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training import sums_release
-from pdml.training.engines import local_engine
+from pdml.training import local_engine, sums_release
 from pdml.training.server import Server
 
 HUGE = 60.0

@@ -26,7 +26,7 @@ from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.search.sums_search import SHARES
 from pdml.planning.sizes import Answer
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.target_accuracy import smallest_epsilon
+from pdml.simulation.target_accuracy import smallest_epsilon
 
 GRAPH = Graph.random(10, 13, np.random.default_rng(1))
 SIZES = Sizes(records=(400,) * 10, width=21, epsilon=1.0)
@@ -319,9 +319,9 @@ def test_the_smallest_epsilon_reaches_the_target_and_a_smaller_one_does_not() ->
     )
     for reached, target in ((easy, 0.75), (hard, 0.92)):
         assert reached.accuracy >= target and reached.epsilon == min(
-            e for e, a in reached.tried if a >= target
+            e for e, a in reached.measured if a >= target
         )
-        below = [a for e, a in reached.tried if e < reached.epsilon]
+        below = [a for e, a in reached.measured if e < reached.epsilon]
         assert below and max(below) < target
         assert all(row.spent <= reached.epsilon for row in reached.proposal.rows)
     assert easy.epsilon <= hard.epsilon

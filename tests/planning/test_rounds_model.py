@@ -14,7 +14,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC, SQUARE
 from pdml.planning.forecast import rounds_model
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Server
 
 

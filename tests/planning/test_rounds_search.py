@@ -18,7 +18,7 @@ from pdml.planning.forecast.rounds_model import DECAYS
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search.rounds_search import PENALTIES, RIDGES, ROUNDS, Search, SearchSpace
 from pdml.planning.sizes import Sizes, spent
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 GRAPH = Graph.random(10, 13, np.random.default_rng(1))
 SIZES = Sizes(records=(400,) * 10, width=21, epsilon=1.0)

@@ -16,7 +16,7 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.research.paper import Reproduction, convergence_figure, curves, experiment, write
 from pdml.research.paper.convergence_figure import BOTH, PHASE1
 from pdml.research.paper.curves import REFERENCE, Curve, Traces, find_convergence_round
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 
 def silent(done: int, of: int) -> None:

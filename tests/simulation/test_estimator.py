@@ -309,7 +309,7 @@ def test_a_label_outside_the_declared_classes_is_not_shown():
     ("settings", "sentence"),
     [
         ({"n_servers": 1}, "n_servers must be a whole number >= 2"),
-        ({"n_servers": 5000}, "cannot be dealt to n_servers=5000"),
+        ({"n_servers": 5000}, "cannot be assigned to n_servers=5000"),
         ({"norm_bound": 0}, "norm_bound must be a number in"),
         ({"epsilon": 0}, "epsilon must be > 0"),
         ({"epsilon": -1.0}, "epsilon must be > 0"),
@@ -324,3 +324,22 @@ def test_a_label_outside_the_declared_classes_is_not_shown():
 def test_bad_settings_get_one_clear_sentence(data, settings, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         make_classifier(**settings).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("norm_bound", ": norm_bound is a field of encoding=Encoding(norm_bound=...)"),
+        ("rounds", ": rounds is a setting of plan=TrainingPlan(rounds=...), or of plan={'rounds'"),
+        ("on_round", ": on_round is an argument of fit"),
+        ("feature_epsilon", ": did you mean 'features_epsilon'?"),
+        ("n_server", ": did you mean 'n_servers'?"),
+        ("zebra", ""),
+    ],
+)
+def test_an_unknown_keyword_names_the_class_and_where_it_belongs(name, hint):
+    with pytest.raises(TypeError) as refused:
+        PDMLClassifier(**{name: 1})
+    sentence = f"PDMLClassifier has no parameter {name!r}"
+    assert str(refused.value).startswith(sentence + hint)
+    assert hint or str(refused.value) == sentence

@@ -255,7 +255,7 @@ def test_people_behind_a_pipeline_that_cannot_be_followed_are_warned_of_once():
 def test_a_pipeline_of_clones_outside_a_session_is_noticed():
     x, y = people(seed=77, width=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pdml.simulation.simulation.IN_THIS_PROCESS", record_ids.Uncounted())
+        patch.setattr("pdml.simulation.simulation.REFITS", record_ids.RefitMonitor())
         with pytest.warns(UncountedTrainingWarning, match="each ledger counts its own"):
             cross_val_score(make_pipeline(StandardScaler(), classifier()), x, y, cv=3)
 
@@ -299,7 +299,7 @@ def test_few_records_are_dealt_anew_rather_than_leaving_a_server_empty():
 
 
 def test_a_search_without_a_session_is_warned_of_once(monkeypatch):
-    monkeypatch.setattr("pdml.simulation.simulation.IN_THIS_PROCESS", record_ids.Uncounted())
+    monkeypatch.setattr("pdml.simulation.simulation.REFITS", record_ids.RefitMonitor())
     x, y = people()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UncountedTrainingWarning)
@@ -310,7 +310,7 @@ def test_a_search_without_a_session_is_warned_of_once(monkeypatch):
         cross_val_score(classifier(), x, y, cv=3)
         cross_val_score(classifier(), x, y, cv=3)
     assert [each.category for each in told] == [UncountedTrainingWarning]
-    monkeypatch.setattr("pdml.simulation.simulation.IN_THIS_PROCESS", record_ids.Uncounted())
+    monkeypatch.setattr("pdml.simulation.simulation.REFITS", record_ids.RefitMonitor())
     with warnings.catch_warnings():
         warnings.simplefilter("error", UncountedTrainingWarning)
         with PrivacyLedgerSession():

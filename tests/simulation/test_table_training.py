@@ -21,8 +21,15 @@ from pdml.model.model import Model
 from pdml.pages.table_pages import table_page
 from pdml.pages.training_page import render
 from pdml.simulation.demo_training import TESTED, USERS, demo_page, is_demo_model, run_demo
-from pdml.simulation.table_records import CLASSES_LEAK, public_records, read_records, split_test
-from pdml.simulation.table_training import evaluate_table, predict_table, train_table
+from pdml.simulation.table_training import (
+    CLASSES_LEAK,
+    evaluate_table,
+    predict_table,
+    public_records,
+    read_records,
+    split_test,
+    train_table,
+)
 from pdml.tables import Table, write_predictions
 from pdml.tables.columns import Roles
 
@@ -104,7 +111,7 @@ def test_accuracy_is_measured_where_the_training_did_not_look() -> None:
     assert np.trace(found.confusion) == round(found.accuracy * 300)
     truth = table.text("ill") == "yes"
     assert found.confusion.sum(axis=1).tolist() == [(~truth).sum(), truth.sum()]
-    assert len(beside.measurement.server_accuracies) == 10
+    assert len(beside.server_accuracies) == 10
 
 
 @pytest.mark.parametrize(

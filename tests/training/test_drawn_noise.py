@@ -13,7 +13,7 @@ from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Node
 
 N, WIDTH, RECORDS = 3, 8_000, 12

@@ -16,8 +16,7 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.sums.fit import fit_local_model
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training import sums_release
-from pdml.training.engines import local_engine
+from pdml.training import local_engine, sums_release
 
 WIDTH, RECORDS = 9, 40
 

@@ -16,7 +16,7 @@ from pdml.numerics.admm import labels, rows, solver
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import BINARY, Loss
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Node
 
 HAS_NUMBA = solver.compiled_loops() is not None
@@ -114,7 +114,7 @@ def test_engine_equals_the_state_machine_round_by_round(case, storage, use_numba
     for t, releases in enumerate(state_machines(graph, run, use_numba)):
         np.testing.assert_allclose(seen[t], releases, atol=1e-10, rtol=0)
     np.testing.assert_array_equal(trained.released, seen[-1])
-    assert (trained.inside.certified <= 1e-11).all()
+    assert (trained.solver.certified <= 1e-11).all()
 
 
 @pytest.mark.parametrize("use_numba", modes)
@@ -140,7 +140,7 @@ def test_the_number_of_threads_changes_nothing():
     run = federation(graph, [40] * 10)
     one, three = (local_engine.train(graph, run, threads=k, use_numba=True) for k in (1, 3))
     np.testing.assert_array_equal(one.released, three.released)
-    np.testing.assert_array_equal(one.inside.certified, three.inside.certified)
+    np.testing.assert_array_equal(one.solver.certified, three.inside.certified)
 
 
 def test_the_same_source_gives_the_same_bits():
@@ -235,6 +235,6 @@ def test_a_fourth_loss_is_trained_as_it_is_where_numba_would_be_chosen(monkeypat
     assert solver.worth_compiling(2 * 20_000 * 25, plan.rounds)
     chosen, plain = (local_engine.train(graph, run, use_numba=how) for how in (None, False))
     np.testing.assert_array_equal(chosen.released, plain.released)
-    assert (chosen.inside.certified <= PLAN.tolerance).all()
+    assert (chosen.solver.certified <= PLAN.tolerance).all()
     matsushita = replace(run, plan=replace(plan, loss="matsushita"))
     assert np.abs(local_engine.train(graph, matsushita).released - plain.released).max() > 0.01

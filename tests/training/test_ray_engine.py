@@ -16,14 +16,13 @@ from raylets import raylets
 
 from pdml.errors import EngineError, InvalidInput, MissingExtra
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 
 ray = pytest.importorskip("ray")
 
 from ray import cloudpickle  # noqa: E402
 
-from pdml.training.engines import cluster as joining  # noqa: E402
-from pdml.training.engines import ray_engine as engine  # noqa: E402
+from pdml.training import ray_engine as engine  # noqa: E402
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors cannot import a test
 
@@ -68,7 +67,7 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
         observe=lambda t, released, _: seen.append((t, released.shape)),
     )
     np.testing.assert_array_equal(found.released, expected.released)
-    mine, theirs = found.inside, expected.inside
+    mine, theirs = found.solver, expected.inside
     np.testing.assert_array_equal(mine.certified, theirs.certified)
     np.testing.assert_allclose(found.consensus, expected.consensus, rtol=1e-12)
     assert (mine.passes, mine.hessians) == (theirs.passes, theirs.hessians)
@@ -238,7 +237,7 @@ def test_auto_is_the_cluster_of_the_environment_and_signals_stay_ours(left, monk
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         ours = signal.getsignal(signal.SIGTERM)
-        with joining.connected("auto"):
+        with engine.connected("auto"):
             assert {node["NodeID"] for node in ray.nodes()} == {
                 node.node_id for node in left.list_all_nodes()
             }
@@ -262,7 +261,7 @@ def test_no_cluster_is_one_sentence(left, monkeypatch, address, sentence):
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "init", none)
-    with pytest.raises(EngineError, match=sentence), joining.connected(address):
+    with pytest.raises(EngineError, match=sentence), engine.connected(address):
         pass
     monkeypatch.undo()
 
@@ -273,6 +272,6 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
         pytest.raises(
             MissingExtra, match=r"ray, which is not installed: pip install 'pdml\[ray\]'"
         ),
-        joining.connected(),
+        engine.connected(),
     ):
         pass

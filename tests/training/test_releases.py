@@ -8,7 +8,7 @@ from faint import SILENT, faint, without_sign
 from pdml.mechanisms import exact_gaussian as exact
 from pdml.node.protocol import wire_messages
 from pdml.numerics.admm import solver, steps
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Node
 
 HAS_NUMBA = solver.compiled_loops() is not None

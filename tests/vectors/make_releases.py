@@ -24,7 +24,7 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Server
 
 STORED = Path(__file__).parent / "releases.json"

@@ -25,7 +25,7 @@ from pdml.mechanisms.randomness import Simulated
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
-from pdml.training.engines.processes import run_parallel
+from pdml.training.processes import run_parallel
 from pdml.training.server import Server
 
 TINY = 1e-300  # stands for no noise at all

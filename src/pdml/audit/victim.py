@@ -28,7 +28,7 @@ from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.schema.servers import ServerEntry
-from pdml.training.engines.processes import run_parallel
+from pdml.training.processes import run_parallel
 from pdml.training.server import Node, Server
 
 CHUNK = 500  # transcripts per task

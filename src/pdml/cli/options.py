@@ -192,7 +192,7 @@ def read_consortium(
     public, width, default_records = None, features + 1, ""
     need_label(like, label)
     if like is not None:
-        from pdml.simulation.table_records import public_records
+        from pdml.simulation.table_training import public_records
 
         *arrays, classes = public_records(like, label, norm_bound=norm_bound)
         public, width = (arrays[0], arrays[1]), int(arrays[0].shape[1])

@@ -25,8 +25,7 @@ USERS, TESTED = 7_000, 3_900
 SERVERS, LINKS = 10, 13  # as in the paper's evaluation
 NAME = "pdml demo"
 
-Hear = Callable[[int, int], None]
-Progress = Callable[[str], AbstractContextManager[Hear]]
+Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,7 @@ class Demo:
 
     @property
     def flip_probability(self) -> float:
-        """How often a device lies."""
+        """Of each label."""
         return LabelFlip(self.epsilon).flip_probability
 
 
@@ -62,38 +61,38 @@ def run_demo(
     features_epsilon : float or None
         The most that other servers may learn of a person's features; None sets no limit.
     rounds : int, optional
-        Train in so many rounds; by default as the planner finds best.
+        By default as the planner finds best.
     seed : int
         Another seed: other people, another graph, other noise.
     diagnostics : bool
-        Also what only whoever holds the records can compute: the risk, round by round.
+        Also the risk, round by round, which no noise protects.
     progress : callable
-        Given what is being trained, a context in which a callable hears (rounds done, of how many).
+        From a title a context in which a callable hears (rounds done, of how many).
 
     Returns
     -------
     Demo
-        Both trainings, measured on 3,900 fresh records, which are nobody's.
+        Both trainings, measured on 3,900 fresh records.
 
     Examples
     --------
     >>> run_demo(rounds=3).private.records
     7000
     """
-    from pdml.simulation.estimator import PDMLClassifier  # here: pages ask this file for its words
+    from pdml.simulation.estimator import PDMLClassifier
 
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the work
     rng = np.random.default_rng(seed)
     people, fresh = twonorm(USERS, rng), twonorm(TESTED, rng)
     trained: list[TrainingResult] = []
-    for title, kept, limit in (
+    for title, label_epsilon, limit in (
         ("Training privately", epsilon, features_epsilon),
         ("The same without privacy", None, None),
     ):
         method = trained[0].plan.method if trained else None
         with progress(title) as hear:
             model = PDMLClassifier(
-                kept,
+                label_epsilon,
                 features_epsilon=limit,
                 plan={"method": method, "rounds": rounds},
                 n_servers=SERVERS,
@@ -105,7 +104,7 @@ def run_demo(
                 random_state=seed,
             )
             model.fit(people[0], people[1].astype(int), on_round=hear)
-        trained.append(_evaluate(model.result_, kept, fresh))
+        trained.append(_evaluate(model.result_, label_epsilon, fresh))
     return Demo(private=trained[0], unprotected=trained[1], epsilon=epsilon, seed=seed)
 
 

@@ -1,13 +1,11 @@
-"""`PDMLClassifier`: private decentralised training behind scikit-learn's interface. It has a
-simulation of all parties in one process, with X and y as scikit-learn takes them.
-"""
+"""`PDMLClassifier`: a simulation of all parties in one process, behind scikit-learn's interface."""
 
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import wraps
-from types import FrameType
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -30,7 +28,7 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.privacy_session import Origin
 from pdml.simulation.simulation import (
     RISK_LEAK,
-    Caller,
+    FitContext,
     OnRound,
     SimulatedTraining,
     SimulationSettings,
@@ -40,72 +38,63 @@ from pdml.simulation.simulation import (
 from pdml.training.intervals import Intervals
 from pdml.training.result import TrainingResult
 
-_ENCODING = {
-    "feature_scales": "scales",
-    "feature_ranges": "ranges",
-    "feature_levels": "levels",
-    "feature_map": "maps",
-    "missing": "missing",
-    "norm_bound": "norm_bound",
-    "fit_intercept": "intercept",
-}
-_ELSEWHERE = {
-    **{old: f"{old} is a field of encoding=Encoding({new}=...)" for old, new in _ENCODING.items()},
-    **{
-        name: f"{name} is a setting of plan=TrainingPlan({name}=...), or of "
-        f"plan={{{name!r}: ...}} to leave the others to the planner"
-        for name in SETTINGS
-    },
-    "links": 'links belong to topology=("random", links)',
-    "on_round": "on_round is an argument of fit",
-}
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 
 
-def _explain_unknown(init: Callable[Given, None]) -> Callable[Given, None]:
-    """An unknown keyword names the class, and one that lives elsewhere says where."""
-    known = inspect.signature(init).parameters
+def _explain_unknown(init: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """An unknown keyword names the class, and where it belongs."""
+    parameters = tuple(inspect.signature(init).parameters)
 
     @wraps(init)
-    def checked(*args: Given.args, **settings: Given.kwargs) -> None:
+    def checked(*args: Parameters.args, **settings: Parameters.kwargs) -> None:
         for name in settings:
-            if name not in known:
-                where = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
-                raise TypeError(f"PDMLClassifier has no parameter {name!r}{where}")
+            if name not in parameters:
+                hint = _hint(name, parameters[1:])
+                raise TypeError(f"PDMLClassifier has no parameter {name!r}{hint}")
         init(*args, **settings)
 
     return checked
 
 
+def _hint(name: str, parameters: Sequence[str]) -> str:
+    if name in (field.name for field in fields(Encoding)):
+        return f": {name} is a field of encoding=Encoding({name}=...)"
+    if name in SETTINGS:
+        return (
+            f": {name} is a setting of plan=TrainingPlan({name}=...), or of "
+            f"plan={{{name!r}: ...}} to leave the others to the planner"
+        )
+    if name in inspect.signature(PDMLClassifier.fit).parameters:
+        return f": {name} is an argument of fit"
+    close = get_close_matches(name, parameters, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""
+
+
 class PDMLClassifier(ClassifierMixin, BaseEstimator):
-    """Linear classifier trained by servers that do not trust each other, on labels that nobody has
-    seen.
+    """Linear classifier trained by servers that do not trust each other, on randomised labels.
 
     Parameters
     ----------
     epsilon : float or None, default 1.0
-        Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or
-        infinity: no flipping.
+        Of each label: it is flipped with probability 1/(1 + e^ε). None or infinity: no flipping.
     features_epsilon : float or None, default 1.0
         Where the planner chooses, the most that all other servers together, or ``colluding`` of
-        them, may learn of one person's features, but for a chance of ``delta``. None sets no limit,
-        and the ledger says so.
+        them, may learn of one person's features. None sets no limit, and the ledger says so.
     delta : float, default 1e-6
-        That chance; the ledger tells every ε at it.
+        The ledger tells every ε at it.
     colluding : int or None
-        Where the planner chooses, how many other servers may put together what they see: a plan of
-        sums then shows their total only. None: all of them.
+        Where the planner chooses, how many other servers may collude: a plan of sums then shows
+        their total only. None: all of them.
     plan : TrainingPlan, "auto" or mapping
         "auto" takes what `pdml.planning.search.planner.propose` finds best for public sizes within
         ``features_epsilon``, ``delta`` and ``colluding``, and a training that would spend more is
-        refused. A mapping, ``{"penalty": 2.0}``, holds settings that the planner must keep: one
-        that one method alone has asks for it. Or every letter of the paper, or one exchange:
-        ``TrainingPlan(method="sums")``; then nothing but ``budget`` limits what is spent. A search
+        refused. A mapping, ``{"penalty": 2.0}``, holds settings that the planner must keep. A
+        `TrainingPlan` is taken as it is, and nothing but ``budget`` limits what it spends. A search
         reaches every setting: ``plan__penalty``.
     budget : Budget or None
-        The most that other servers may learn, all of them or ``colluding`` of them together. A
-        training that would spend more is refused before it starts. Where the planner chooses, it
-        takes the place of ``features_epsilon``, ``delta`` and ``colluding``.
+        The most that other servers may learn: a training that would spend more is refused before
+        it starts. Where the planner chooses, it takes the place of ``features_epsilon``, ``delta``
+        and ``colluding``.
     encoding : Encoding or None
         What is declared about the columns of X; None: nothing. A search reaches every field:
         ``encoding__norm_bound``.
@@ -115,55 +104,63 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         How they are joined: "random" (1.3 links per server; ``("random", 20)`` has 20), "ring",
         "complete", "star", "grid", "small_world", a list of edges, or a `Graph`.
     classes : sequence or None
-        The declared classes, in the order that ``classes_`` will have; a class may have no record.
-        None takes them from the labels, which is a leak and is reported as one.
+        Declared, in the order of ``classes_``; a class may have no record. None takes them from
+        the labels, which is a leak and is reported as one.
     engine : {"local", "ray"}
-        Where the servers run: in this process, or as actors on a Ray cluster (RAY_ADDRESS, else a
-        new one on this machine). The result is the same to the bit.
+        In this process, or as actors on a Ray cluster (RAY_ADDRESS, else a new one on this
+        machine). The result is the same to the bit.
     randomness : {"simulated", "secure"}
-        Where flips and noise come from: a seeded generator, or the operating system's entropy with
-        noise exact on a grid.
+        A seeded generator, or the operating system's entropy with noise exact on a grid.
     random_state : int, RandomState or None
         Makes everything reproducible to the bit; with secure randomness only the partition of
-        records and the graph. Without one these two, and with them the plan, are the same in every
-        fit, and flips and noise are drawn afresh.
+        records and the graph. Without one these two are the same in every fit, and flips and noise
+        are drawn afresh.
     open_ended : bool
         Stop at the last round that ``budget`` allows, and refuse only if that is none.
     local_models : bool
-        Also a model for each server's own use, ``local_models_``; for an exchange of sums. They are
-        made of exact sums, and so is whatever the fitted classifier is saved in.
+        Also a model for each server's own use, after an exchange of sums. They are made of exact
+        sums, and so is whatever the fitted classifier is saved in.
     diagnostics : bool
-        Record the empirical risk per round: one more pass over the data per round, and a leak that
+        Record the empirical risk per round: one more pass over the data, and a leak that
         ``leaks_`` names. An exchange of sums has no rounds, and nothing is recorded.
 
     Attributes
     ----------
-    coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped
-    rows. history_ : `History`, per round; without any after an exchange of sums.
-    privacy_ : `Ledger`: who can learn what, for the rows as given to `fit`: what was fitted to the
-    data before is not counted. `privacy_.person_rows()` for each record, in the order of the input.
-    rounds_ : how many rounds were done.
-    n_clipped_ : how many training records were clipped to the norm bound. Do not publish.
-    leaks_ : sentences naming every release that no noise protects, as far as `fit` can see it:
-    transformers before it in a pipeline that is being fitted, but nothing that was fitted by hand.
-    server_models_ : each server's own last release as a `Model`; none after an exchange of sums,
-    where there is one model and all have it.
-    model_ : the released `Model` (`model_.save(path)`), with what it spent and, after an exchange
-    of sums, what to expect of it: both are computed at first use.
-    intervals_, coef_interval_ : `Intervals`, and their ends as an array (C, d, 2): which
-    coefficients are more than noise, from what was released alone; computed at first use.
-    local_models_ : one `Model` for the own use of each server, if asked for: not to be shared.
-    graph_ : the `Graph` that was used.
-    proposal_ : where the planner chose, the `Proposal` whose plan was used.
-    doubts_ : sentences that say why the model may be of no use, and what would make it: no plan
-    within the budget is expected to do better than a server alone, or than the majority-class
-    baseline; or what was released cannot tell the model from the latter. `fit` warns of them
-    (`PrivacyUtilityWarning`).
-    result_ : `TrainingResult`: all of it, and what every server handed over.
+    coef_, intercept_, classes_, n_features_in_
+        As in scikit-learn; they act on scaled and clipped rows.
+    history_ : History
+        Per round; without any after an exchange of sums.
+    privacy_ : Ledger
+        Who can learn what of the rows as given to `fit`: what was fitted to the data before is not
+        counted. `privacy_.person_rows()` for each record, in the order of the input.
+    rounds_ : int
+        How many were done.
+    n_clipped_ : int
+        Training records clipped to the norm bound. Do not publish.
+    leaks_ : list of str
+        Every release that no noise protects, as far as `fit` can see it: transformers before it in
+        a pipeline that is being fitted, but nothing that was fitted by hand.
+    server_models_ : list of Model
+        Each server's own last release; none after an exchange of sums, where all have one.
+    model_ : Model
+        With what it spent and, after an exchange of sums, what to expect of it.
+    intervals_, coef_interval_ : Intervals, array (C, d, 2)
+        Which coefficients are more than noise, from what was released alone.
+    local_models_ : list of Model
+        For each server's own use, if asked for: not to be shared.
+    graph_ : Graph
+        Who is linked to whom.
+    proposal_ : Proposal
+        Where the planner chose.
+    doubts_ : list of str
+        Why the model may be of no use, and what would make it. `fit` warns of them
+        (`PrivacyUtilityWarning`).
+    result_ : TrainingResult
+        All of it, and what every server handed over.
     """
 
     _origin = Origin(0, session=False)  # of what is no clone
-    _warned: set[type[UserWarning]] | None = None  # of what, by clones of the same estimator
+    _warned: set[type[UserWarning]] | None = None  # by clones of the same estimator
 
     @_explain_unknown
     def __init__(
@@ -267,7 +264,6 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _encoding(self) -> Encoding:
-        """What is declared."""
         return self.encoding if isinstance(self.encoding, Encoding) else Encoding()
 
     def __sklearn_tags__(self) -> Any:
@@ -284,7 +280,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         return twin
 
     def _family(self) -> set[type[UserWarning]]:
-        """Of what clones have warned: one set for all clones of the same estimator."""
+        """Warnings given: one set for all clones of the same estimator."""
         if self._origin.process and self._warned is not None:
             return self._warned
         kinds: set[type[UserWarning]] = self.__dict__.setdefault("_clones_warned", set())
@@ -311,7 +307,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             The index of each record's server; by default they are assigned at random.
         people : array, optional
             A name for each record, by which a `PrivacyLedgerSession` recognises it in other fits;
-            by default its values, those before the first step of a pipeline.
+            by default its values before the first step of a pipeline.
         on_round : callable, optional
             Hears (rounds done, of how many) after each round, for progress bars.
 
@@ -327,31 +323,28 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         encoding, params = self._encoding, self.get_params(deep=False)
         del params["encoding"]
         settings = SimulationSettings(**params)
-        self._form, x, y = encoding.resolve(self, X, y)
+        self._pipeline, x, y = encoding.resolve(self, X, y)
         check_classification_targets(y)
         self._training: SimulatedTraining = simulate(
             settings,
-            self._form,
+            self._pipeline,
             x,
             y,
             epsilons=epsilons,
             servers=servers,
             people=people,
             on_round=on_round,
-            caller=Caller(
+            context=FitContext(
                 origin=self._origin,
                 warned=self._warned,
                 notes=(PREPROCESSING_NOTE,),
                 leaks=tuple(fitted_before()),
-                before=rows_before(self),
+                pipeline_input=pipeline_input(self),
             ),
         )
         own = self._training.own
-        self.classes_, self.graph_, self.rounds_ = (
-            self._training.classes,
-            own.graph,
-            own.plan.rounds,
-        )
+        self.classes_ = self._training.classes
+        self.graph_, self.rounds_ = own.graph, own.plan.rounds
         self.coef_ = own.released_model.coefficients
         self.intercept_ = own.released_model.intercepts
         self.n_clipped_ = own.clipped
@@ -361,61 +354,52 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             self.proposal_ = own.proposal
         return self
 
-    def _fitted(self, what: str) -> TrainingResult:
-        """The result, its ledger counting all fits of a session."""
+    # What came out; the ledger counts all fits of an open session
+
+    def _fitted(self, name: str) -> TrainingResult:
         if "_training" not in self.__dict__:
-            raise AttributeError(f"{what} is known after fit")
+            raise AttributeError(f"{name} is known after fit")
         return self._training.result
 
     @property
     def result_(self) -> TrainingResult:
-        """All that came out; in a `PrivacyLedgerSession` its ledger counts all fits."""
         return self._fitted("result_")
 
     @property
     def privacy_(self) -> Ledger:
-        """Who can learn what; in a `PrivacyLedgerSession`, from all its fits together."""
         return self._fitted("privacy_").ledger
 
     @property
     def model_(self) -> Model:
-        """The released model with all that its file says."""
         return self._fitted("model_").model
 
     @property
     def history_(self) -> History:
-        """Round by round."""
         return self._fitted("history_").history
 
     @property
     def server_models_(self) -> list[Model]:
-        """Each server's own last release."""
         return self._fitted("server_models_").server_models
 
     @property
     def local_models_(self) -> list[Model]:
-        """Each server's model for its own use, if asked for: not to be shared."""
         return list(self._fitted("local_models_").local_models.values())
 
     @property
     def intervals_(self) -> Intervals:
-        """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
         return self._fitted("intervals_").intervals
 
     @property
     def coef_interval_(self) -> Array:
-        """(C, d, 2): the ends of `intervals_`."""
         return np.stack([self.intervals_.low, self.intervals_.high], axis=-1)
 
     @property
     def doubts_(self) -> list[str]:
-        """Why the model may be of no use."""
         return self._fitted("doubts_").doubts
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the session, which knows other people too: what it has counted so far stays.
-
-        What leaves an open session for another process must not be fitted there, uncounted.
+        """Without the session, which knows other people too. A copy that leaves an open session for
+        another process must not be fitted there, uncounted.
         """
         state = dict(super().__getstate__())
         if (origin := Origin.here()).session:
@@ -424,26 +408,25 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             state["_training"] = training.detached()
         return state
 
-    def _checked(self, X: Matrix) -> Features:
+    def _features(self, X: Matrix) -> Features:
         check_is_fitted(self, "coef_")
-        return Features(read_inputs(self._form, self, X))
+        return Features(read_inputs(self._pipeline, self, X))
 
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""
-        x = self._checked(X)
+        x = self._features(X)
         return self._training.own.released_model.decision_function(x)
 
     def predict_proba(self, X: Matrix) -> Array:
         """Class probabilities of the released model."""
-        x = self._checked(X)
+        x = self._features(X)
         return self._training.own.released_model.predict_proba(x)
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
         scores = self.decision_function(X)
-        return np.asarray(
-            self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
-        )
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])
 
 
 # What scikit-learn fitted to the records before `fit` saw them: no ledger counts it.
@@ -455,13 +438,11 @@ PREPROCESSING_NOTE = (
 
 
 def fitted_before() -> list[str]:
-    """A leak for each pipeline that is fitting this estimator after transformers of its own.
-
-    A last step is not told of those before it, so the pipelines are looked for among the callers.
-    What was fitted by hand cannot be seen: the ledger says `PREPROCESSING_NOTE` in any case.
+    """A leak for each pipeline that is fitting this estimator after transformers of its own, looked
+    for among the callers. What was fitted by hand cannot be seen.
     """
     leaks = []
-    for pipeline in _pipelines():
+    for pipeline, _ in _fitting():
         names = [
             type(step).__name__
             for _, step in pipeline.steps[:-1]
@@ -475,28 +456,21 @@ def fitted_before() -> list[str]:
     return list(dict.fromkeys(leaks))
 
 
-def rows_before(estimator: object) -> Any:
-    """X as it was before the pipeline whose last step is this estimator, or the outermost of
-    several in one another; None without one.
-
-    Folds of a search have the same values here, whatever is fitted to each of them on the way.
-    Behind anything else, which may choose rows (bagging), it cannot be told which rows are left.
+def pipeline_input(estimator: object) -> Any:
+    """X before the outermost pipeline whose last step is this estimator: the same values in every
+    fold. None without one, and behind anything else, which may choose rows (bagging).
     """
     rows, step = None, estimator
-    for pipeline, frame in _fitting():
+    for pipeline, x in _fitting():
         if pipeline is not step and pipeline.steps[-1][1] is step:
-            rows, step = frame.f_locals.get("X"), pipeline
+            rows, step = x, pipeline
     return rows
 
 
-def _pipelines() -> Iterator[Pipeline]:
-    return (pipeline for pipeline, _ in _fitting())
-
-
-def _fitting() -> Iterator[tuple[Pipeline, FrameType]]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+def _fitting() -> Iterator[tuple[Pipeline, Any]]:
+    """The pipelines that are being fitted among the callers, and their X."""
+    frame = sys._getframe(1)
+    while frame := frame.f_back:  # type: ignore[assignment]
         caller = frame.f_locals.get("self")
         if isinstance(caller, Pipeline) and frame.f_code.co_name.startswith("fit"):
-            yield caller, frame
-        frame = frame.f_back
+            yield caller, frame.f_locals.get("X")

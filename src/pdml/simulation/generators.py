@@ -1,8 +1,5 @@
 """Breiman's artificial problems, of which Rätsch's twonorm, ringnorm and waveform are z-scored
-samples: as much of them as one likes.
-
-Each takes the number of rows m and a generator, and returns X of shape (m, d) and y in {-1, +1}.
-Labels are drawn, not dealt: the number of +1 is binomial, as in the published samples.
+samples. The number of labels +1 is binomial, as in the published samples.
 """
 
 from math import sqrt

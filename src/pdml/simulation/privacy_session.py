@@ -1,8 +1,5 @@
-"""Trying things out is spending: all fits on the same people, added up.
-
-`PrivacyLedgerSession` counts every fit of `PDMLClassifier` while it is open, as a deployment would
-live through them: each person belongs to one server, reports once with each ε, the same response
-whatever is trained, and is counted in those fits that they were in.
+"""`PrivacyLedgerSession` counts every fit of `PDMLClassifier` while it is open, as a deployment
+would live through them: each person belongs to one server and reports once with each ε.
 """
 
 import os
@@ -48,12 +45,12 @@ _MARK = "PDML_OPEN_SESSION"  # names a file that is there while a session is ope
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """One fit, as far as a ledger needs it; an entry per record, in the order of its input."""
+    """One fit, as far as a ledger needs it; arrays have an entry per record, in input order."""
 
     people: IntArray
     servers: IntArray
     epsilons: Array
-    weights: Array  # how loud a report is in rounds, against the loudest of its server
+    weights: Array  # of a report in rounds, against the loudest of its server
     events: tuple[tuple[Event, ...], ...]  # of each server, without flips
     classes: int
     source: str
@@ -90,43 +87,41 @@ class PrivacyLedgerSession:
         What all fits together may spend against other servers: a fit that would go past it is
         refused before it trains.
     randomness : {"simulated", "secure"}
-        Where the randomness of people's responses comes from.
+        Of the flips.
     random_state : int, optional
-        Makes responses and the partition of people reproducible, if fits follow one another.
+        Makes flips and the partition of people reproducible, if fits follow one another.
 
     Attributes
     ----------
     ledger : Ledger
-        What all fits together spent; whoever was in most of them is usually worst off.
+        What all fits together spent.
     fits : tuple of Fit
         What was counted.
 
     Guarantees
     ----------
     - A person's label is randomised once for each ε: a second fit with the same ε sees the same
-      report, so that against its server it costs nothing more. Another ε is another report, and
+      report and costs nothing more against the person's server. Another ε is another report, and
       both count.
-    - Every fit of the process counts in every session that is open, in whatever thread, each with
-      its own budget; a classifier tells the sum of the session that was opened first. joblib is
-      asked for threads.
-    - A fit in a process that was forked or started while a session is open is refused, for nobody
-      would count it; so is one of an estimator that came from inside a session to any other
-      process. Not seen is a new estimator in a process that was there before.
-    - Sessions that are open together know people and their reports in common, by the randomness of
-      the one that was opened first.
+    - Every fit of the process, in whatever thread, counts in every open session, each with its own
+      budget; a classifier tells the sum of the one opened first, whose randomness all share. joblib
+      is asked for threads.
+    - A fit in a process forked or started while a session is open is refused, for nobody would
+      count it; so is one of an estimator that left a session for another process. Not seen is a
+      new estimator in a process that was there before.
     - Two records are one person's if their values, in single precision, and their label are the
       same, the k-th of equal ones always the k-th. In a pipeline values are those before its first
       step. Behind anything else that is fitted to each fold, which changes values, pass ``people``
       to ``fit``: in every fit of a session, or in none.
-    - A session counts one label: whoever is named and has another one than before is refused, and
-      so are records of which many have labels that were never seen beside their values.
+    - A session counts one label: named people with another label than before are refused, and so
+      are records of which many have labels that were never seen beside their values.
 
     Examples
     --------
     >>> from sklearn.model_selection import GridSearchCV
     >>> with PrivacyLedgerSession() as session:
     ...     search = GridSearchCV(PDMLClassifier(), {"epsilon": [0.5, 1.0]}).fit(x, y)
-    >>> session.ledger.row("features", "other servers").epsilon > 1  # both fits and their folds
+    >>> session.ledger.row("features", "other servers").epsilon > 1  # all fits of all folds
     True
     """
 
@@ -174,7 +169,7 @@ class PrivacyLedgerSession:
         return len(self.fits)
 
     def _join(self, outer: "PrivacyLedgerSession") -> None:
-        """Know people and their reports together with a session that is open."""
+        """Share people and their reports with a session that is open."""
         if self.memory is not outer.memory and self.fits:
             raise InvalidInput(
                 "a PrivacyLedgerSession that has counted fits cannot be opened again while another "
@@ -204,7 +199,7 @@ class PrivacyLedgerSession:
         return self.ledger_of(None)
 
     def ledger_of(self, people: IntArray | None) -> Ledger:
-        """The same, with lines of these people in this order; by default of all."""
+        """The same, with rows of these people in this order; by default of all."""
         if not self.fits:
             raise InvalidInput("this session has counted no fit yet")
         return combine_fits(self.fits, people)
@@ -217,9 +212,8 @@ class SessionMemory:
         self.source = source
         self._lock = RLock()
         self._by_name: bool | None = None  # unknown before the first fit
-        self._people: dict[
-            tuple[int, int], int
-        ] = {}  # (fingerprint, which of equal ones) -> person
+        # (fingerprint, which of equal ones) -> person
+        self._people: dict[tuple[int, int], int] = {}
         self._labels: dict[int, set[int]] = {}  # by a person's name, or by values
         self._reports: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
         self._assignments: dict[int, dict[int, int]] = {}  # n -> person -> server
@@ -229,7 +223,7 @@ class SessionMemory:
         return self.source.stream(LABELS)
 
     @cached_property
-    def _deal(self) -> np.random.Generator:
+    def _partition(self) -> np.random.Generator:
         return self.source.public(DEAL)
 
     def recognise(
@@ -269,18 +263,18 @@ class SessionMemory:
         would be left without a record.
         """
         with self._lock:
-            dealt = self._assignments.setdefault(n_servers, {})
-            new = [person for person in people.tolist() if person not in dealt]
-            order, cuts = rows.partition_records(len(new), n_servers, self._deal)
+            server_of = self._assignments.setdefault(n_servers, {})
+            new = [person for person in people.tolist() if person not in server_of]
+            order, cuts = rows.partition_records(len(new), n_servers, self._partition)
             for server, (a, b) in enumerate(pairwise(cuts.tolist())):
-                dealt.update((new[k], server) for k in order[a:b].tolist())
-            owners = np.array([dealt[person] for person in people.tolist()], dtype=np.int64)
+                server_of.update((new[k], server) for k in order[a:b].tolist())
+            owners = np.array([server_of[person] for person in people.tolist()], dtype=np.int64)
         return owners if len(np.unique(owners)) == n_servers else None
 
     def randomise_labels(
         self, people: IntArray, index: IntArray, epsilons: Array, classes: int
     ) -> IntArray:
-        """What each person says: what they said before with the same ε, or a new response."""
+        """Each person's earlier report with the same ε, or a new one."""
         with self._lock:
             reports = np.empty(len(people), dtype=np.int64)
             for epsilon in np.unique(epsilons).tolist():
@@ -289,8 +283,8 @@ class SessionMemory:
                 new = np.array(
                     [k for k in members.tolist() if int(people[k]) not in answers], dtype=int
                 )
-                responses = flip_labels(index[new], epsilons[new], classes, self._flips)
-                answers.update(zip(people[new].tolist(), responses.tolist(), strict=True))
+                flipped = flip_labels(index[new], epsilons[new], classes, self._flips)
+                answers.update(zip(people[new].tolist(), flipped.tolist(), strict=True))
                 reports[members] = [answers[person] for person in people[members].tolist()]
             return reports
 
@@ -304,24 +298,22 @@ class SessionMemory:
 
 
 def combine_fits(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
-    """The ledger of several fits: people who went through the same are one server of it."""
-    many = 1 + max(int(fit.people.max()) for fit in fits)
-    n_people = len(np.unique(np.concatenate([fit.people for fit in fits])))
+    """The ledger of several fits: people with the same events are one server of it."""
+    everybody = np.unique(np.concatenate([fit.people for fit in fits]))
+    many, n_people = 1 + int(everybody[-1]), len(everybody)
     kinds: dict[tuple[Event, ...], int] = {}
-    went = np.full((many, len(fits)), -1, dtype=np.int64)  # through which events, in each fit
+    event_kind = np.full((many, len(fits)), -1, dtype=np.int64)  # -1: not in that fit
     chosen, loud = np.full((many, len(fits)), np.nan), np.zeros(many)
     for k, fit in enumerate(fits):
         indices = [kinds.setdefault(merge_iterates(events), len(kinds)) for events in fit.events]
-        went[fit.people, k] = np.array(indices)[fit.servers]
+        event_kind[fit.people, k] = np.array(indices)[fit.servers]
         chosen[fit.people, k] = fit.epsilons
         loud[fit.people] = np.maximum(loud[fit.people], fit.weights)
-    selection = (
-        np.unique(np.concatenate([fit.people for fit in fits])) if people is None else people
-    )
+    selection = everybody if people is None else people
     smallest = np.nanmin(chosen[selection], axis=1)
     several = smallest < np.nanmax(chosen[selection], axis=1)  # reported with more than one ε
     epsilons = np.where(several[:, None], np.nan_to_num(chosen[selection], nan=-1.0), -1.0)
-    keys = np.column_stack([went[selection], epsilons])
+    keys = np.column_stack([event_kind[selection], epsilons])
     groups, owner = np.unique(keys, axis=0, return_inverse=True)
     owner, spent = owner.ravel(), list(kinds)
     events = []
@@ -361,19 +353,18 @@ def _flip(epsilons: Array) -> LabelFlipped:
 
 
 def _of_report(event: Event, epsilon: float) -> Event:
-    """The same release, that a report with this ε went into; below 0: the only report."""
+    """The same release, of reports with this ε; below 0: the only report."""
     if epsilon < 0 or isinstance(event, LabelFlipped | CountsReleased):
         return event
     return replace(event, report_epsilon=epsilon)
 
 
 def many_fits(many: int) -> str:
-    """So many fits."""
     return f"{many:,} fit{'' if many == 1 else 's'}"
 
 
 def open_sessions() -> tuple[PrivacyLedgerSession, ...]:
-    """All that are open, the one that was opened first before the others."""
+    """Those that are open, in the order of opening."""
     return tuple(_open)  # without a lock, which another thread may have held when this was forked
 
 
@@ -384,7 +375,7 @@ def strangers(sessions: Sequence[PrivacyLedgerSession], people: IntArray) -> boo
 
 
 def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:
-    """Those that count a fit of this process."""
+    """Those that count a fit of this process; refused in a copy of another."""
     pid, sessions = os.getpid(), open_sessions()
     copied = any(session.process != pid for session in sessions)
     if copied or _marked() not in ("", str(pid)):
@@ -393,7 +384,7 @@ def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:
 
 
 def _marked() -> str:
-    """The process with an open session that this one is, or comes from; "" if there is none."""
+    """The process with an open session that this one is, or comes from; "" without one."""
     try:
         with open(os.environ.get(_MARK, ""), encoding="ascii") as file:
             return file.read()
@@ -410,7 +401,6 @@ class Origin:
 
     @classmethod
     def here(cls) -> Self:
-        """In this process, now."""
         return cls(os.getpid(), bool(open_sessions()))
 
     def check(self) -> None:

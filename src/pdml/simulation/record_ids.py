@@ -1,8 +1,6 @@
-"""Records recognised by their values, in the memory of one process: nothing here is ever written.
-
-A fingerprint is a digest of 64 bits: of a million records two different ones have the same with a
-chance of 3·10⁻⁸. Its key is drawn anew in every process, so that nobody can prepare two records, or
-two names, that are taken for one.
+"""Records recognised by their values in the memory of one process. A fingerprint has 64 bits: of a
+million records two different ones have the same with a chance of 3·10⁻⁸. Its key is drawn anew in
+every process, so that nobody can prepare two records, or two names, that are taken for one.
 """
 
 import os
@@ -22,7 +20,7 @@ _KEY = os.urandom(32)
 _AT_ONCE = 1 << 20  # numbers
 _SKETCH = 64  # fingerprints by which two fits are compared
 _FEW = 8  # of them in common: folds share more
-_REMEMBERED = 16  # fits
+_SKETCHES = 16  # fits that are remembered
 UNCOUNTED = (
     "Clones of a classifier were fitted on the same records, as a search or a cross-validation "
     "does: each ledger counts its own fit alone, while what the fits tell adds up. Open a "
@@ -31,9 +29,8 @@ UNCOUNTED = (
 
 
 def fingerprints(x: Any, y: Any) -> IntArray:
-    """One number for each record with its label: the same for the same values, in whatever storage.
-
-    Values are compared as float32 has them, so that a copy of less precision is the same record.
+    """One number for each record with its label, in whatever storage; values are compared as
+    float32, so that a copy of less precision is the same record.
     """
     if not sp.issparse(x):
         x = _table(x)
@@ -57,7 +54,7 @@ def fingerprints(x: Any, y: Any) -> IntArray:
 
 
 def prints_of_names(people: Any, records: int) -> IntArray:
-    """The same of people who have names or numbers of their own."""
+    """The same by names or numbers of people."""
     names = np.asarray(people)
     if names.shape != (records,):
         raise InvalidInput(
@@ -122,8 +119,8 @@ def _single(values: Any) -> Any:
     return part
 
 
-class Uncounted:
-    """Notices that clones are fitted on the same records while nobody adds up, and warns once."""
+class RefitMonitor:
+    """Warns once if clones are fitted on the same records while no session adds them up."""
 
     def __init__(self) -> None:
         self._sketches: list[IntArray] = []
@@ -137,10 +134,10 @@ class Uncounted:
                 len(np.intersect1d(sketch, other, assume_unique=True)) >= min(_FEW, len(sketch))
                 for other in self._sketches
             )
-            self._sketches = [*self._sketches, sketch][-_REMEMBERED:]
+            self._sketches = [*self._sketches, sketch][-_SKETCHES:]
             warn, self._warned = again and not self._warned, again or self._warned
         if warn:
             warnings.warn(UNCOUNTED, UncountedTrainingWarning, stacklevel=4)
 
 
-IN_THIS_PROCESS = Uncounted()
+REFITS = RefitMonitor()  # of this process

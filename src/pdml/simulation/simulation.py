@@ -1,15 +1,12 @@
-"""All parties in one process: users flip their labels, servers train over a graph or exchange sums
-once.
-
-The ledger says what the parties would have learnt; by default the noise is drawn from a seeded
-generator, so a simulation itself protects nobody. `PDMLClassifier` and `train_table` have one. It
-does not load scikit-learn, which takes a second: a third of what it takes to train on a table of
-45,000 people.
+"""All parties in one process. The ledger says what they would have learnt; by default the noise is
+seeded, and a simulation itself protects nobody. Nothing here loads scikit-learn, which takes a
+second.
 """
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -23,20 +20,20 @@ from pdml.accounting.kinds import SIMULATION, Method
 from pdml.encoding.pipeline import Pipeline, clipping_warning
 from pdml.errors import (
     ClippingWarning,
+    DataError,
     InvalidInput,
     PrivacyUtilityWarning,
     UncountedTrainingWarning,
 )
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Simulated, Source, source_named
+from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Simulated, Source, source_named
 from pdml.model.history import NO_ROUNDS, History, noise_level
 from pdml.model.model import THIS_TRAINING
-from pdml.numerics.admm import labels, rows
+from pdml.numerics.admm import labels, rows, steps
 from pdml.numerics.admm.graph import Graph, build
 from pdml.planning.resolve_plan import AUTO, ResolvedPlan, resolve_plan
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
-from pdml.simulation import partition
 from pdml.simulation.privacy_session import (
     STRANGERS,
     Fit,
@@ -46,9 +43,10 @@ from pdml.simulation.privacy_session import (
     sessions_of_a_fit,
     strangers,
 )
-from pdml.simulation.record_ids import IN_THIS_PROCESS, fingerprints, label_prints, prints_of_names
-from pdml.training.engines import local_engine
+from pdml.simulation.record_ids import REFITS, fingerprints, label_prints, prints_of_names
+from pdml.training import local_engine
 from pdml.training.result import ServerPart, TrainingResult
+from pdml.training.server import Server
 
 RISK_LEAK = "history_.risk is computed from the records without noise: do not publish it"
 CLASSES_LEAK = (
@@ -90,7 +88,7 @@ class SimulationSettings:
         _validate.integer(
             "n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from"
         )
-        _validate.choice("engine", self.engine, ("local", "ray"))
+        _validate.choice("engine", self.engine, local_engine.ENGINES)
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
         if self.open_ended and self.budget is None:
@@ -100,7 +98,6 @@ class SimulationSettings:
             )
 
     def graph(self, source: Source) -> Graph:
-        """Who is linked to whom."""
         topology, links = self.topology, None
         if isinstance(topology, tuple) and len(topology) == 2 and isinstance(topology[0], str):
             topology, links = topology
@@ -130,14 +127,14 @@ class SimulationSettings:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Caller:
-    """Whoever asks for a training, as far as warnings and ledgers depend on it."""
+class FitContext:
+    """What happened around a fit, as far as warnings and ledgers depend on it."""
 
     origin: Origin = _NO_CLONE
     warned: set[type[UserWarning]] | None = None  # by clones of the same estimator
     notes: tuple[str, ...] = ()  # what the reader of any ledger of it must know
     leaks: tuple[str, ...] = ()  # what was done to the records before
-    before: Any = None  # records before the first step of a pipeline
+    pipeline_input: Any = None  # records before the first step of a pipeline
 
     def warn(self, sentence: str, kind: type[UserWarning]) -> None:
         """Warn; of each kind once for all clones of one estimator, of which a search fits many."""
@@ -190,33 +187,32 @@ def simulate(
     on_round: OnRound | None = None,
     names: Sequence[str] = (),
     inputs: Mapping[str, Any] | None = None,
-    caller: Caller | None = None,
+    context: FitContext = FitContext(),  # noqa: B008, frozen
 ) -> SimulatedTraining:
     """Train on simulated users. ``names`` are the servers', and ``inputs`` fields of the model."""
-    caller = caller or Caller()
-    caller.origin.check()
+    context.origin.check()
     sessions = sessions_of_a_fit()
-    classes, index = partition.classes_of(settings.classes, y)
+    classes, index = classes_of(settings.classes, y)
     source = source_named(settings.randomness, _seed(settings.random_state))
     prepared, clipped = pipeline.rows(x)
     unscaled = False
     if pipeline.encoder is None:
         lengths = rows.norms(x) / pipeline.norm_bound
         if sentence := clipping_warning(lengths, pipeline.norm_bound):
-            caller.warn(sentence, ClippingWarning)
+            context.warn(sentence, ClippingWarning)
         unscaled = bool(2 * np.count_nonzero(lengths > 1) > len(lengths))
     chosen = settings.epsilon if epsilons is None else epsilons
     label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
-    whole = caller.before is not None and np.shape(caller.before)[0] == len(index)
-    known_by = caller.before if whole else x
-    whose = _recognise(sessions, caller.origin, people, known_by, y)
-    if caller.leaks and people is None and not whole and strangers(sessions, whose):
-        caller.warn(STRANGERS, UncountedTrainingWarning)
+    before = context.pipeline_input
+    whole = before is not None and np.shape(before)[0] == len(index)
+    whose = _recognise(sessions, context.origin, people, before if whole else x, y)
+    if context.leaks and people is None and not whole and strangers(sessions, whose):
+        context.warn(STRANGERS, UncountedTrainingWarning)
     if sessions and servers is None:
         servers = sessions[0].memory.servers(whose, settings.n_servers)
     # what decides on the plan must not depend on luck: without a seed only noise differs
     public = source if settings.random_state is not None else Simulated(0)
-    order, cuts = partition.groups_of(servers, len(index), settings.n_servers, public)
+    order, cuts = groups_of(servers, len(index), settings.n_servers, public)
     graph = settings.graph(public)
     row_spec = RowSpec(
         width=prepared.shape[1],
@@ -225,7 +221,7 @@ def simulate(
         constant=pipeline.constant,
     )
     terms = TrainingTerms.over(graph, row_spec)
-    specs = partition.specs_of(terms, label_epsilons[order], cuts)
+    specs = specs_of(terms, label_epsilons[order], cuts)
     resolved = settings.resolve_plan(specs, label_epsilons, graph)
     planned = resolved.plan
     ledger = Ledger(
@@ -234,7 +230,7 @@ def simulate(
         delta=settings.delta,
         classes=len(classes),
         reports=_reports(specs, label_epsilons, order, cuts),
-        notes=(*resolved.notes, *caller.notes),
+        notes=(*resolved.notes, *context.notes),
     )
     plan, ledger = _within_budget(settings, resolved, ledger)
     flips = (index[order], label_epsilons[order], len(classes))
@@ -243,11 +239,10 @@ def simulate(
     else:
         sessions[0].memory.add(sessions, Fit.of(whose, ledger))
         reported = sessions[0].memory.randomise_labels(whose[order], *flips)
-    members = partition.servers_of(specs, prepared[order], cuts, reported, label_epsilons[order])
+    members = servers_of(specs, prepared[order], cuts, reported, label_epsilons[order])
     run = local_engine.Run(plan, members, source)
-    train = _exchange if plan.method == Method.SUMS else _train
-    released, history, local_weights = train(
-        settings, run, graph, ledger, on_round, bool(pipeline.intercept)
+    released, history, local_weights = _train(
+        settings, run, graph, ledger, on_round or (lambda done, of: None), bool(pipeline.intercept)
     )
     names = names or [f"server {i + 1}" for i in range(graph.n)]
     result = TrainingResult(
@@ -255,13 +250,9 @@ def simulate(
         graph=graph,
         parts=tuple(
             ServerPart(
-                name=name,
-                spec=spec,
-                released=sent,
-                events=events[1:],
-                randomised_by=SIMULATION,
+                name=name, spec=spec, released=row, events=events[1:], randomised_by=SIMULATION
             )
-            for name, spec, sent, events in zip(names, specs, released, ledger.events, strict=True)
+            for name, spec, row, events in zip(names, specs, released, ledger.events, strict=True)
         ),
         ledger=ledger,
         history=history,
@@ -278,7 +269,7 @@ def simulate(
         leaks=(
             *([CLASSES_LEAK] if settings.classes is None else []),
             *pipeline.leaks,
-            *caller.leaks,
+            *context.leaks,
         ),
         local_weights=dict(zip(names, local_weights, strict=False)),
         counted=THIS_TRAINING,
@@ -290,14 +281,14 @@ def simulate(
         declared=pipeline.encoder is not None,
     )
     if result.doubts:
-        caller.warn(" ".join(result.doubts), PrivacyUtilityWarning)
+        context.warn(" ".join(result.doubts), PrivacyUtilityWarning)
     return SimulatedTraining(result, classes, sessions[0] if sessions else None, whose)
 
 
 def _reports(
     specs: Sequence[ServerSpec], epsilons: Array, order: IntArray, cuts: IntArray
 ) -> Reports:
-    """Whose each record is, its ε, and how loud it is against the loudest of its server."""
+    """The server of each record, its ε, and its weight against the loudest of its server."""
     owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
     for spec in specs:
         members = order[cuts[spec.server] : cuts[spec.server + 1]]
@@ -323,39 +314,32 @@ def _within_budget(
     return replace(plan, rounds=safe), ledger.up_to(safe)
 
 
-Released = tuple[NDArray[Any], History, Sequence[Array]]
-
-
 def _train(
     settings: SimulationSettings,
     run: local_engine.Run,
     graph: Graph,
     ledger: Ledger,
-    on_round: OnRound | None,
+    on_round: OnRound,
     intercept: bool,
-) -> Released:
-    """Rounds over the graph."""
+) -> tuple[NDArray[Any], History, Sequence[Array]]:
+    """What each server released, round by round what is known of it, and the local models."""
     plan, means = run.plan, []
+    if plan.method == Method.SUMS:
+        done = local_engine.exchange_by(
+            settings.engine, run, local_models=settings.local_models, intercept=intercept
+        )
+        on_round(1, 1)
+        return done.released, NO_ROUNDS, done.local_models
 
     def observe(t: int, released: Array, _: Array) -> None:
         if settings.diagnostics:
             means.append(released[0].mean(axis=0))
-        if on_round is not None:
-            on_round(t, plan.rounds)
+        on_round(t, plan.rounds)
 
-    if settings.engine == "local":
-        trained = local_engine.train(graph, run, observe=observe)
-    else:
-        from pdml.training.engines import cluster, ray_engine
-
-        with cluster.connected():
-            shards = ray_engine.shards_of(run)
-            trained = ray_engine.train(graph, plan, run.source, shards, observe=observe)
-    unknown = np.full(plan.rounds, np.nan)
+    trained = local_engine.train_by(settings.engine, graph, run, observe)
+    risk = risks(plan, run.servers, np.array(means)) if means else np.full(plan.rounds, np.nan)
     history = History(
-        risk=partition.risks(plan, run.servers, np.array(means))
-        if settings.diagnostics
-        else unknown,
+        risk=risk,
         consensus=trained.consensus,
         noise=noise_level(plan, graph.n),
         spent=np.array(ledger.feature_epsilons()),
@@ -363,33 +347,10 @@ def _train(
     return trained.released, history, ()
 
 
-def _exchange(
-    settings: SimulationSettings,
-    run: local_engine.Run,
-    graph: Graph,
-    ledger: Ledger,
-    on_round: OnRound | None,
-    intercept: bool,
-) -> Released:
-    """Sums, once."""
-    options = {"local_models": settings.local_models, "intercept": intercept}
-    if settings.engine == "local":
-        done = local_engine.exchange(run, **options)
-    else:
-        from pdml.training.engines import cluster, ray_engine
-
-        with cluster.connected():
-            shards = ray_engine.shards_of(run)
-            done = ray_engine.exchange(run.plan, run.source, shards, **options)
-    if on_round is not None:
-        on_round(1, 1)
-    return done.released, NO_ROUNDS, done.local_models
-
-
 def _recognise(
     sessions: Sequence[PrivacyLedgerSession], origin: Origin, people: Any, x: Any, y: Any
 ) -> IntArray:
-    """Each record's person in a session; without one, a clone's records are only noticed."""
+    """Each record's person in a session; without one, a clone's records are noticed alone."""
     if not sessions and origin.process == 0:
         return np.zeros(0, dtype=np.int64)
     prints = fingerprints(x, y) if people is None else prints_of_names(people, len(y))
@@ -398,7 +359,7 @@ def _recognise(
         return sessions[0].memory.recognise(
             prints, keys, label_prints(y), by_name=people is not None
         )
-    IN_THIS_PROCESS.notice(prints)
+    REFITS.notice(prints)
     return prints
 
 
@@ -409,6 +370,88 @@ def _plain(classes: NDArray[Any]) -> tuple[Any, ...]:
 def _seed(random_state: Any) -> int | None:
     if random_state is None or (isinstance(random_state, (int, np.integer)) and random_state >= 0):
         return None if random_state is None else int(random_state)
-    from sklearn.utils import check_random_state  # here: see above
+    from sklearn.utils import check_random_state
 
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+# Records assigned to servers
+
+
+def classes_of(declared: Any, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
+    """The classes, declared or found (None), and each record's index among them."""
+    if declared is None:
+        distinct, index = np.unique(y, return_inverse=True)
+        if len(distinct) < 2:
+            raise DataError("y holds only one class; a classifier needs at least two")
+        return distinct, index
+    classes = np.asarray(declared)
+    names = classes.tolist() if classes.ndim == 1 else []
+    index_of = {name: k for k, name in enumerate(names)}
+    if len(index_of) < max(2, len(names)):
+        raise InvalidInput(f"classes must be two or more different names, got {declared!r}")
+    index = np.fromiter((index_of.get(value, -1) for value in y.tolist()), np.int64, len(y))
+    if (index < 0).any():  # the record's number, never its label
+        row = int(np.argmin(index)) + 1
+        raise DataError(f"y must hold one of the declared classes, got another at record {row}")
+    return classes, index
+
+
+def groups_of(
+    servers: Any, total: int, n_servers: int, source: Source
+) -> tuple[IntArray, IntArray]:
+    """An order of the records by server, and the cuts between servers; None assigns at random."""
+    if servers is None:
+        if total < n_servers:
+            raise DataError(
+                f"n_samples={total} records cannot be assigned to n_servers={n_servers}: every "
+                "server needs at least one"
+            )
+        return rows.partition_records(total, n_servers, source.public(DEAL))
+    owner = np.asarray(servers)
+    if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
+        raise InvalidInput(f"servers must hold one server index per record ({total} of them)")
+    sizes = np.bincount(owner, minlength=n_servers) if (owner >= 0).all() else np.zeros(0)
+    if len(sizes) != n_servers or (sizes == 0).any():
+        raise InvalidInput(f"servers must use every index from 0 to {n_servers - 1} and no other")
+    return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
+
+
+def specs_of(terms: TrainingTerms, epsilons: Array, cuts: IntArray) -> tuple[ServerSpec, ...]:
+    return tuple(
+        terms.server_spec(i, records=b - a, epsilons=_used(epsilons[a:b]))
+        for i, (a, b) in enumerate(pairwise(cuts.tolist()))
+    )
+
+
+def _used(epsilons: Array) -> list[float]:
+    """Mostly there is one, and no need to sort."""
+    if (epsilons == epsilons[0]).all():
+        return [float(epsilons[0])]
+    return list(np.unique(epsilons).tolist())
+
+
+def servers_of(
+    specs: Sequence[ServerSpec],
+    pooled: Matrix,
+    cuts: IntArray,
+    reported: IntArray,
+    epsilons: Array,
+) -> list[Server]:
+    """Prepared records and reported labels, each at its server."""
+    codes = labels.codes(reported, epsilons, specs[0].classes)
+    return [
+        Server(spec, rows.take(pooled, a, b), codes[a:b], pooled)
+        for spec, (a, b) in zip(specs, pairwise(cuts.tolist()), strict=True)
+    ]
+
+
+def risks(plan: TrainingPlan, members: Sequence[Server], points: Array) -> Array:
+    """(1/n) Σ_i Ĵ_i at the average release of each round: computed from records, without noise."""
+    loss = plan.loss_for(members[0].spec.classes)
+    weight = plan.regularization / len(members)
+    terms = (
+        steps.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)
+        for s in members
+    )
+    return np.asarray(sum(terms) / len(members))

@@ -1,8 +1,9 @@
 """A study trained in one trust domain: every server's frozen data set in, one model out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,9 @@ from pdml.numerics.admm import labels
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
-from pdml.training.engines import local_engine
+from pdml.training.local_engine import ENGINES, Run, exchange_by, train_by
 from pdml.training.result import ServerPart, TrainingResult, ledger_of
 from pdml.training.server import Server, compiles
-from pdml.training.sums_release import SumsExchange
-
-ENGINES = ("local", "ray")
-Loader = Callable[[], Sequence[Server]]
 
 
 def train_study(
@@ -51,11 +48,10 @@ def train_study(
     study : Study
         The terms, `Study.load("study.toml")`.
     data : mapping of str to path
-        For every server of the study the folder of its frozen data set, as `pdml collect export`
-        and `pdml node data` write it.
+        For every server the folder of its frozen data set, as `pdml collect export` and
+        `pdml node data` write it.
     engine : str
-        "local" is this process; "ray" one actor for each server, which reads its records where it
-        runs.
+        "local" is this process; "ray" one actor for each server, which reads its records there.
     plan : TrainingPlan, optional
         For a study without a plan of its own; refused for one that has one.
     job : str
@@ -64,8 +60,8 @@ def train_study(
         A seed: simulated noise, which protects nobody. By default the noise is the operating
         system's.
     local_models : bool
-        Also a model for each server's own use, ``local_models``, after an exchange of sums: made of
-        its exact sums and of the others' noisy ones, not to be shared.
+        Also a model for each server's own use, after an exchange of sums: made of its exact sums,
+        not to be shared.
     progress : callable
         Hears (rounds done, of how many).
 
@@ -109,23 +105,36 @@ def train_study(
     source = source_named("secure" if random_state is None else "simulated", random_state)
     planned = [_planned(terms, dataset) for dataset in datasets]
     ledger_of(planned, source.name).check(study.budget or Budget())
-    run = local_engine.Run(terms.plan, [dataset.server for dataset in datasets], source)
-    loaders = [_Loader(study.canonical(), name, folders[name]) for name in terms.servers]
+    run = Run(terms.plan, [dataset.server for dataset in datasets], source)
+    loaders = [
+        partial(_load_server, study.canonical(), name, folders[name]) for name in terms.servers
+    ]
     released: NDArray[Any]
     local_weights: Sequence[Array] = ()
     distances: list[float] = []
     if terms.sums:
-        done = _exchange(run, loaders, engine, local_models=local_models)
+        done = exchange_by(engine, run, loaders=loaders, local_models=local_models)
         released, local_weights = done.released, done.local_models
         progress(1, 1)
     else:
-        released, distances = _rounds(terms, run, loaders, engine, progress)
+
+        def observe(t: int, released: Any, _: Any) -> None:
+            sent = released[0]
+            distances.append(
+                max(float(np.linalg.norm(sent[i] - sent[k])) for i, k in terms.graph.edges)
+            )
+            progress(t, terms.plan.rounds)
+
+        flags = [compiles(server, terms.plan) for server in run.servers]
+        released = train_by(
+            engine, terms.graph, run, observe, loaders=loaders, use_numba=flags
+        ).released
     return study_result(
         study,
         terms,
         [replace(part, released=sent) for part, sent in zip(planned, released, strict=True)],
         source=source.name,
-        distances=distances,
+        distances=distances[:-1],  # the last is measured between all servers
         local_weights=dict(zip(terms.servers, local_weights, strict=False)),
         reports=_reports(study, [folders[name] for name in terms.servers]),
     )
@@ -161,7 +170,7 @@ def _folders(terms: JobTerms, data: Mapping[str, str | PathLike[str]]) -> dict[s
 
 
 def _planned(terms: JobTerms, dataset: TrainingData) -> ServerPart:
-    """A server's part before the first round: nothing released, and what all rounds will spend."""
+    """A server's part before the first round, and what all rounds will spend."""
     spec = dataset.server.spec
     return ServerPart(
         name=terms.servers[spec.server],
@@ -173,9 +182,7 @@ def _planned(terms: JobTerms, dataset: TrainingData) -> ServerPart:
 
 
 def _reports(study: Study, folders: Sequence[Path]) -> Reports:
-    """Whose each record is, and which ε its owner chose for the label and every other randomised
-    answer.
-    """
+    """The server of each record, and its owner's ε of the label and of other randomised answers."""
     servers, epsilons, weights, chosen = [], [], [], []
     for i, folder in enumerate(folders):
         frozen = open_frozen(folder, study_hash=study.hash)
@@ -199,61 +206,6 @@ def _load_training_data(study: Study, name: str, folder: Path) -> TrainingData:
     return training_data.load_training_data(study, name, open_frozen(folder, study_hash=study.hash))
 
 
-def _exchange(
-    run: local_engine.Run, loaders: Sequence[Loader], engine: str, *, local_models: bool
-) -> SumsExchange:
-    """The row of every server."""
-    if engine == "local":
-        return local_engine.exchange(run, local_models=local_models)
-    from pdml.training.engines import cluster, ray_engine
-
-    with cluster.connected():
-        shards = [ray_engine.Shard((i,), load) for i, load in enumerate(loaders)]
-        return ray_engine.exchange(run.plan, run.source, shards, local_models=local_models)
-
-
-def _rounds(
-    terms: JobTerms,
-    run: local_engine.Run,
-    loaders: Sequence[Loader],
-    engine: str,
-    progress: Callable[[int, int], None],
-) -> tuple[Array, list[float]]:
-    """The last releases, and the largest distance between linked servers in each round but the
-    last.
-    """
-    distances: list[float] = []
-
-    def observe(t: int, released: Any, _: Any) -> None:
-        sent = released[0]
-        distances.append(
-            max(float(np.linalg.norm(sent[i] - sent[k])) for i, k in terms.graph.edges)
-        )
-        progress(t, terms.plan.rounds)
-
-    flags = [compiles(server, terms.plan) for server in run.servers]
-    if engine == "local":
-        trained = local_engine.train(terms.graph, run, observe=observe, use_numba=flags)
-        return trained.released, distances[:-1]
-    from pdml.training.engines import cluster, ray_engine
-
-    with cluster.connected():
-        shards = [ray_engine.Shard((i,), load) for i, load in enumerate(loaders)]
-        on_cluster = ray_engine.train(
-            terms.graph, terms.plan, run.source, shards, observe=observe, use_numba=flags
-        )
-    return on_cluster.released, distances[:-1]
-
-
-@dataclass(frozen=True)
-class _Loader:
+def _load_server(study: bytes, name: str, folder: Path) -> list[Server]:
     """One server's records, read where an actor runs."""
-
-    study: bytes
-    server: str
-    folder: Path
-
-    def __call__(self) -> list[Server]:
-        return [
-            _load_training_data(Study.from_canonical(self.study), self.server, self.folder).server
-        ]
+    return [_load_training_data(Study.from_canonical(study), name, folder).server]

@@ -1,17 +1,21 @@
 """A table of people's records: trained on, predicted, evaluated."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml._types import IntArray
+from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
-from pdml.encoding.encoder import Attribute
+from pdml.encoding import declarations
+from pdml.encoding.encoder import Attribute, Encoder
 from pdml.encoding.maps import FeatureMap
 from pdml.encoding.pipeline import Pipeline
-from pdml.errors import InvalidInput
+from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.count_release import BINS, Counting
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.randomness import Source
@@ -21,12 +25,15 @@ from pdml.model.private_evaluation import CountedEvaluation, count
 from pdml.planning.resolve_plan import AUTO
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.simulation import OnRound, SimulationSettings, Topology, simulate
-from pdml.simulation.table_records import Records, read_labelled, read_records, split_test
-from pdml.tables import Readable, columns, open_table
+from pdml.tables import Readable, Table, columns, open_table, read_table
 from pdml.tables.columns import Roles
 from pdml.training.result import TrainingResult, measure
 
-SERVERS = 10  # where nobody says how many
+CLASSES_LEAK = (
+    "the set of classes was taken from the label column (--classes declares it), also a class that "
+    "one person alone has: a release no noise protects"
+)
+SERVERS = 10  # by default
 
 
 def train_table(
@@ -64,9 +71,6 @@ def train_table(
 ) -> TrainingResult:
     """Train on a table, with simulated people and servers in one process.
 
-    Every label is randomised before the training sees it; the servers then train together and add
-    noise to what they send.
-
     Parameters
     ----------
     table : Table, path or DataFrame
@@ -83,20 +87,19 @@ def train_table(
         Columns that are no features.
     missing : sequence of str
         Columns in which cells may hold no value: one more level of a category, and a feature of its
-        own beside a number, which then counts as typical. The model predicts such records, too.
+        own beside a number, which then counts as typical.
     missing_values : sequence of str
-        What stands for no value there, such as "NA" or "?"; an empty cell and a null always do.
+        What stands for no value there beside empty cells and nulls, such as "NA" or "?".
     maps : sequence of maps
         Further features, made of the others: `pdml.encoding.maps`.
     epsilon_column : str
         The column of each person's own ε.
     server_column : str
-        The column that says which server each record belongs to; by default they are assigned at
-        random.
+        The column of each record's server; by default they are assigned at random.
     test : Table, path or DataFrame, optional
         Records to measure the accuracy on.
     test_fraction : float
-        Or the share of the table that is held back for it.
+        Or the share of the table that is kept for it.
     epsilon, features_epsilon, delta, colluding, plan, budget, topology, engine, randomness, \
 random_state, open_ended, local_models, diagnostics
         As `PDMLClassifier` has them.
@@ -105,8 +108,7 @@ random_state, open_ended, local_models, diagnostics
     intercept : bool
         Whether every row has a constant.
     n_servers : int, optional
-        How many servers the records are assigned to, by default 10; as many as the server column
-        names, if there is one.
+        By default 10, or as many as the server column names.
     on_round : callable, optional
         Hears (rounds done, of how many), for progress bars.
 
@@ -128,8 +130,8 @@ random_state, open_ended, local_models, diagnostics
     ----------
     - ``model`` and ``history`` are functions of noisy releases and public settings, except for what
       ``model.provenance["leaks"]`` names.
-    - One process plays every party and draws simulated noise: the ledger says what a deployment
-      with these settings would give away, while this run itself protects nobody.
+    - The ledger says what a deployment with these settings would give away; this run itself, one
+      process that plays every party, protects nobody.
 
     Examples
     --------
@@ -152,11 +154,11 @@ random_state, open_ended, local_models, diagnostics
         missing_values=missing_values,
         maps=maps,
     )
-    training_records, tested = people, None
+    trained, tested = people, None
     if test is not None:
         tested = read_labelled(people, open_table(test), label)
     elif test_fraction:
-        training_records, tested = split_test(people, test_fraction, random_state)
+        trained, tested = split_test(people, test_fraction, random_state)
     settings = SimulationSettings(
         epsilon=epsilon,
         features_epsilon=features_epsilon,
@@ -176,13 +178,11 @@ random_state, open_ended, local_models, diagnostics
     )
     training = simulate(
         settings,
-        Pipeline(
-            encoder=training_records.encoder, norm_bound=norm_bound, intercept=bool(intercept)
-        ),
-        training_records.x,
-        training_records.codes,
-        epsilons=training_records.epsilons,
-        servers=training_records.owners,
+        Pipeline(encoder=people.encoder, norm_bound=norm_bound, intercept=bool(intercept)),
+        trained.x,
+        trained.codes,
+        epsilons=trained.epsilons,
+        servers=trained.owners,
         on_round=on_round,
         names=people.names,
         inputs={"classes": people.classes, "label": label},
@@ -195,8 +195,8 @@ random_state, open_ended, local_models, diagnostics
     )
     if tested is None:
         return result
-    known = (Features(training_records.x), training_records.codes)
-    return measure(result, Features(tested.x), tested.codes, training_records=known)
+    training_records = (Features(trained.x), trained.codes)
+    return measure(result, Features(tested.x), tested.codes, training_records=training_records)
 
 
 def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict[str, NDArray[Any]]:
@@ -240,8 +240,8 @@ def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation
     Returns
     -------
     Evaluation
-        How often it is right, where it is not, and how sure it was. Computed without noise: keep it
-        inside, or release it with noise: `evaluate_privately`.
+        How often it is right, where it is not, and how sure it was. Computed without noise: do not
+        publish it, or release it with noise by `evaluate_privately`.
 
     Raises
     ------
@@ -273,8 +273,7 @@ def evaluate_privately(
     epsilon, delta : float
         What the release may tell about one record, its label included.
     bins : int
-        Into how many bins the model's confidence falls. 1 leaves the confusion matrix alone, with
-        less noise in the accuracy.
+        Of the model's confidence; 1 leaves the confusion matrix alone, with less noise.
     source : Source, optional
         Of the noise; by default the operating system's entropy.
 
@@ -300,7 +299,7 @@ def evaluate_privately(
 
 
 def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Features, IntArray]:
-    """Records as a model has read them, and of each the index of its true class."""
+    """Records as a model reads them, and the indices of their true classes."""
     read, name = open_table(table), label or model.label
     if not name:
         raise InvalidInput(
@@ -311,7 +310,7 @@ def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Featu
 
 
 def _refuse_early(epsilon: float | None, test: Readable | None, fraction: float) -> None:
-    """What is wrong whatever the table holds is said before it is read."""
+    """What is wrong whatever the table holds."""
     if epsilon is not None:
         _ = LabelFlip(epsilon).threshold
     why = "something must be left to train on"
@@ -324,8 +323,110 @@ def _refuse_early(epsilon: float | None, test: Readable | None, fraction: float)
         )
 
 
+# Records of a table. A label is never shown: errors name its row alone.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Encoded records with their labels as indices into ``classes``."""
+
+    encoder: Encoder
+    classes: tuple[Any, ...]
+    x: Matrix  # as `Pipeline.rows` takes it
+    codes: IntArray
+    epsilons: Array | None = None
+    owners: IntArray | None = None  # each record's server
+    names: tuple[str, ...] = ()  # of the servers, if the table names them
+    leaks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: IntArray) -> "Records":
+        epsilons = None if self.epsilons is None else self.epsilons[rows]
+        owners = None if self.owners is None else self.owners[rows]
+        return replace(
+            self, x=self.x[rows], codes=self.codes[rows], epsilons=epsilons, owners=owners
+        )
+
+
+def read_records(
+    table: Table,
+    roles: Roles,
+    *,
+    attributes: Iterable[Attribute] = (),
+    from_data: bool = False,
+    classes: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
+) -> Records:
+    """Every record of a table, encoded by declarations."""
+    features = roles.features(table)
+    declared_attributes = declarations.by_name(attributes)
+    encoder, guessed = declarations.encoder_for(
+        table,
+        declared_attributes,
+        features=features,
+        from_data=from_data,
+        missing=missing,
+        missing_values=missing_values,
+        maps=maps,
+    )
+    class_names, codes = columns.labels(table, roles.label, classes)
+    names, owners = columns.owners(table, roles.server) if roles.server else ((), None)
+    leaks = ([declarations.leak(guessed)] if guessed else []) + ([] if classes else [CLASSES_LEAK])
+    return Records(
+        encoder=encoder,
+        classes=class_names,
+        x=Pipeline(encoder=encoder).read(table),
+        codes=codes,
+        epsilons=columns.epsilons(table, roles.epsilon) if roles.epsilon else None,
+        owners=owners,
+        names=names,
+        leaks=tuple(leaks),
+    )
+
+
+def public_records(
+    path: str | Path, label: str, *, norm_bound: float = 1.0
+) -> tuple[Matrix, IntArray, int]:
+    """Public records as they would be trained on; ranges, levels and classes come from them."""
+    read = read_records(read_table(path), Roles(label=label), from_data=True)
+    rows, _ = Pipeline(encoder=read.encoder, norm_bound=norm_bound).rows(read.x)
+    return rows, read.codes, len(read.classes)
+
+
+def read_labelled(records: Records, table: Table, label: str) -> Records:
+    """Records of another table, by the same declarations and classes."""
+    codes = columns.positions(table, label, records.classes, what="the classes", private=True)
+    return replace(records, x=Pipeline(encoder=records.encoder).read(table), codes=codes)
+
+
+def split_test(records: Records, fraction: float, seed: int | None) -> tuple[Records, Records]:
+    """Records to train on, and a random share of them to measure on."""
+    # apart from all other randomness of the same seed
+    source = np.random.default_rng(None if seed is None else [seed, 0x7E57])
+    order = source.permutation(len(records))
+    test_size = round(fraction * len(records))
+    if not 0 < test_size < len(records):
+        raise InvalidInput(
+            f"test_fraction {fraction:g} of {len(records)} records leaves none to measure "
+            "on or none to train on",
+            setting="test_fraction",
+        )
+    rest = records.take(np.sort(order[test_size:]))
+    servers = np.arange(len(records.names))
+    if rest.owners is not None and (empty := np.setdiff1d(servers, rest.owners)).size:
+        raise DataError(
+            f"test_fraction {fraction:g} held back every record of server "
+            f"{records.names[int(empty[0])]!r}: hold back fewer, or draw with another seed",
+            setting="test_fraction",
+        )
+    return rest, records.take(np.sort(order[:test_size]))
+
+
 def _server_count(records: Records, n_servers: int | None) -> int:
-    """As many as the server column names, or as are asked for."""
     n = len(records.names) or (SERVERS if n_servers is None else n_servers)
     if n_servers not in (None, n):
         raise InvalidInput(

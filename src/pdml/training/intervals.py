@@ -1,7 +1,4 @@
-"""Coefficients with what noise does to them: which of them is more than noise?
-
-Both ways are functions of releases and public settings, and cost no privacy.
-"""
+"""What noise does to coefficients, from releases and public settings alone: it costs no privacy."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +36,7 @@ OF_ROUNDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals:
-    """An interval about every coefficient, the intercept left out."""
+    """95% intervals of coefficients, the intercept left out."""
 
     coefficients: Array  # Of the released model
     deviations: Array  # What noise adds to each, as a standard deviation
@@ -48,18 +45,16 @@ class Intervals:
 
     @property
     def low(self) -> Array:
-        """The lower ends."""
         return self.coefficients - _QUANTILE * self.deviations
 
     @property
     def high(self) -> Array:
-        """The upper ends."""
         return self.coefficients + _QUANTILE * self.deviations
 
     @cached_property
     def more_than_noise(self) -> NDArray[np.bool_]:
-        """Whether an interval of all noise does not hold zero: of coefficients that are noise
-        alone, up to one in twenty says so, too. False wherever it is not `whole`.
+        """Whether an interval of all noise leaves zero out, as up to one in twenty does of
+        coefficients that are noise alone.
         """
         return np.asarray(self.whole & (np.abs(self.coefficients) > _QUANTILE * self.deviations))
 

@@ -1,5 +1,5 @@
-"""What a training gives, whoever held the records: `TrainingResult`, one type for a simulation, a
-study of one trust domain, and a job between organisations.
+"""`TrainingResult`: one type for a simulation, a study of one trust domain, and a job between
+organisations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ from pdml.planning.resolve_plan import utility_warnings
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import intervals, sums_fit
-from pdml.training.engines.local_engine import diameters
 from pdml.training.intervals import Intervals
+from pdml.training.local_engine import diameters
 
 INSIDE = "computed from records without noise, so that no file holds it: do not publish"
 PAGE_LEAK = "the page shows figures computed from records without noise: do not publish"
@@ -43,7 +43,7 @@ INSIDE_ONLY = (
 
 @dataclass(frozen=True, kw_only=True)
 class ServerPart:
-    """What one server hands over at the end: noisy or public things only."""
+    """What one server hands over at the end: noisy or public values only."""
 
     name: str
     spec: ServerSpec
@@ -59,17 +59,6 @@ class ServerPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """How good a simulated training's models are on records that were not trained on: computed
-    without noise, and not to be published.
-    """
-
-    evaluation: Evaluation  # of the released model
-    server_accuracies: tuple[float, ...] | None = None  # of each last release; None after sums
-    reference_accuracy: float | None = None  # of the same records without any protection
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainingResult:
     """What came out of a training: functions of noisy releases and public settings, unless a field
     says otherwise.
@@ -77,9 +66,8 @@ class TrainingResult:
     Attributes
     ----------
     plan : TrainingPlan
-        What was done.
     graph : Graph
-        Who heard whom.
+        Who is linked to whom.
     parts : tuple of ServerPart
         What each server handed over, in order.
     ledger : Ledger
@@ -88,22 +76,20 @@ class TrainingResult:
         Round by round; without any after an exchange of sums.
     inputs : mapping
         The fields of `Model` that say what its rows and classes are.
-    origin : mapping
-        Where the model comes from: the head of its provenance.
+    origin, producer : mapping
+        The head of the model's provenance, and what made its file.
     leaks : tuple of str
         Every release that no noise protects.
     local_weights : mapping of str to array
-        Of each server's own model, if it was asked for: made of exact sums, not to be shared.
+        Of each server's local model: made of exact sums, not to be shared.
     counted : str
         Which trainings the ledger counts.
-    producer : mapping
-        What made the model's file.
     intercept : bool
         Whether every row has a constant.
     reports : Reports, optional
         Each record's own ε, for `person_rows`: do not publish.
     proposal : Proposal, optional
-        What the planner found, if it was asked.
+        The planner's.
     unscaled : bool
         Whether most rows were clipped because nothing was declared about them.
     clipped : int
@@ -112,8 +98,12 @@ class TrainingResult:
         Whether figures without noise were asked for.
     declared : bool
         Whether rows follow from declared inputs.
-    measurement : Measurement, optional
-        How good the models are on other records: do not publish.
+    evaluation : Evaluation, optional
+        Of the released model, on records that were not trained on: do not publish.
+    server_accuracies : tuple of float, optional
+        Of each server's last release, on them; none after sums. Do not publish.
+    reference_accuracy : float, optional
+        What the training records would have given without any protection: do not publish.
     label_epsilon : float, optional
         That of all labels, where people did not choose.
     source, epsilon_column : str
@@ -138,7 +128,9 @@ class TrainingResult:
     clipped: int = 0
     diagnostics: bool = False
     declared: bool = True
-    measurement: Measurement | None = None
+    evaluation: Evaluation | None = None
+    server_accuracies: tuple[float, ...] | None = None
+    reference_accuracy: float | None = None
     label_epsilon: float | None = None
     source: str = ""
     epsilon_column: str = ""
@@ -147,12 +139,11 @@ class TrainingResult:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Their names."""
+        """By name."""
         return tuple(part.name for part in self.parts)
 
     @property
     def records(self) -> int:
-        """How many records were trained on."""
         return sum(part.spec.records for part in self.parts)
 
     @property
@@ -171,20 +162,20 @@ class TrainingResult:
 
     @property
     def total(self) -> Units:
-        """Of sums: what all rows add up to, exactly and whether they are masked or not."""
+        """Of sums: of all rows, exactly, whether they are masked or not."""
         if len(self.parts) != self.parts[0].spec.n_servers:
-            known = ", ".join(self.servers)
-            raise InvalidInput(f"a total needs the sums of every server, and has those of {known}")
+            names = ", ".join(self.servers)
+            raise InvalidInput(f"a total needs the sums of every server, and has those of {names}")
         return np.asarray(reduce(np.add, self.releases.view(np.uint64))).view(np.int64)
 
     @cached_property
     def weights(self) -> Array:
-        """(C, d): the average of the last releases, or what the total of sums tells."""
+        """(C, d): the average of the last releases, or the fit of the total of sums."""
         return self._fit[0]
 
     @property
     def gain(self) -> Range | None:
-        """The lead over the majority-class baseline, where a total of sums tells it."""
+        """Over the majority-class baseline, where a total of sums tells it."""
         return self._fit[1]
 
     @cached_property
@@ -201,10 +192,10 @@ class TrainingResult:
         return None if self._sums else float(self.history.consensus[-1])
 
     def replaced(self, **changes: Any) -> "TrainingResult":
-        """With other words about the same releases: what follows from these stays computed."""
+        """`dataclasses.replace` that keeps what was computed from the releases."""
         other = replace(self, **changes)
-        kept = ("_fit", "weights", "expected", "intervals")
-        other.__dict__.update({name: vars(self)[name] for name in kept if name in vars(self)})
+        computed = ("_fit", "weights", "expected", "intervals")
+        other.__dict__.update({name: vars(self)[name] for name in computed if name in vars(self)})
         return other
 
     # What follows from it
@@ -216,8 +207,8 @@ class TrainingResult:
 
     @cached_property
     def expected(self) -> Expectation | None:
-        """How good the model of an exchange of sums is by its total; None of rounds, which do not
-        tell it, without a constant, and for more than 50 classes.
+        """How good the model of an exchange of sums is by its total; None of rounds, without a
+        constant, and for more than 50 classes.
         """
         if not (self._sums and self.intercept):
             return None
@@ -235,9 +226,7 @@ class TrainingResult:
 
     @cached_property
     def released_model(self) -> Model:
-        """The model without what is computed for its file alone: what it spent, and what to expect
-        of it.
-        """
+        """The model without what is computed for its file alone."""
         return self._model(self.weights, provenance=self.provenance)
 
     @cached_property
@@ -247,20 +236,18 @@ class TrainingResult:
 
     @cached_property
     def server_models(self) -> list[Model]:
-        """Each server's own last release; none after an exchange of sums, where there is one model
-        and all have it.
-        """
+        """Each server's own last release; none after an exchange of sums, where all have one."""
         if self._sums:
             return []
         return [self._model(part.released, provenance=self.provenance) for part in self.parts]
 
     @cached_property
     def local_models(self) -> dict[str, Model]:
-        """Each server's model for its own use, by name, if it was asked for: not to be shared."""
+        """By server, if they were asked for: not to be shared."""
         return {name: self.local_model(name, w) for name, w in self.local_weights.items()}
 
     def local_model(self, server: str, weights: Array) -> Model:
-        """A model made of the exact sums of one server: for its own use."""
+        """A model made of the exact sums of one server."""
         provenance = {**self.provenance, "do_not_publish": sums_fit.LOCAL_USE}
         return self._model(weights, local=server, privacy=self._privacy(), provenance=provenance)
 
@@ -278,20 +265,18 @@ class TrainingResult:
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the model comes from, as its file says it."""
+        transport: dict[str, Any] = {"links": [list(edge) for edge in self.graph.edges]}
+        if self._sums:  # which have no use for links
+            note = sums_fit.transport_note(self.plan, separate_nodes=self.separate_nodes)
+            transport = {"sums": note}
         return {
             **self.origin,
             "records_per_server": [part.spec.records for part in self.parts],
-            **self._transport(),
+            **transport,
             "noise_source": self.ledger.source,
             "leaks": list(self.leaks),
             **self.producer,
         }
-
-    def _transport(self) -> dict[str, Any]:
-        """How releases met: along links, or in a total that has no use for them."""
-        if not self._sums:
-            return {"links": [list(edge) for edge in self.graph.edges]}
-        return {"sums": sums_fit.transport_note(self.plan, separate_nodes=self.separate_nodes)}
 
     @property
     def separate_nodes(self) -> bool:
@@ -299,12 +284,12 @@ class TrainingResult:
         return self.origin.get("parties") == SEPARATE_NODES
 
     def _privacy(self) -> dict[str, Any]:
-        """The ledger in numbers that are the same on every machine: certainties end in a minimum
-        whose last digits are not, so that they are rounded up to nine.
+        """The ledger in numbers that are the same on every machine: of certainties the last digits
+        are not, and they are rounded up to nine.
         """
         privacy: dict[str, Any] = self.ledger.to_dict()
-        for line in (*privacy["rows"], *privacy.get("coalitions", ())):
-            line["certainty"] = min(1.0, ceil(line["certainty"] * 1e9) / 1e9)
+        for row in (*privacy["rows"], *privacy.get("coalitions", ())):
+            row["certainty"] = min(1.0, ceil(row["certainty"] * 1e9) / 1e9)
         return {**privacy, "counted": self.counted}
 
     def person_rows(self) -> PersonRows:
@@ -314,11 +299,6 @@ class TrainingResult:
         return replace(self.ledger, reports=self.reports or self.ledger.reports).person_rows()
 
     # What was measured, where records are at hand
-
-    @property
-    def evaluation(self) -> Evaluation | None:
-        """Of the released model, on records that were not trained on: do not publish."""
-        return None if self.measurement is None else self.measurement.evaluation
 
     @property
     def test_records(self) -> int:
@@ -336,11 +316,6 @@ class TrainingResult:
         return None if self.evaluation is None else self.evaluation.majority
 
     @property
-    def reference_accuracy(self) -> float | None:
-        """What the same records would have given without any protection: do not publish."""
-        return None if self.measurement is None else self.measurement.reference_accuracy
-
-    @property
     def page_leaks(self) -> list[str]:
         """What the page holds that no noise protects: nothing unless it was asked for."""
         return [PAGE_LEAK] if self.diagnostics else []
@@ -348,12 +323,11 @@ class TrainingResult:
     @property
     def rows(self) -> list[tuple[str, int, int, float | None]]:
         """For each server its name, records, links, and accuracy if it was measured."""
-        accuracies = None if self.measurement is None else self.measurement.server_accuracies
-        each = accuracies or (None,) * len(self.parts)
+        accuracies = self.server_accuracies or (None,) * len(self.parts)
         links = self.graph.degrees.tolist()
         return [
             (part.name, part.spec.records, n, accuracy)
-            for part, n, accuracy in zip(self.parts, links, each, strict=True)
+            for part, n, accuracy in zip(self.parts, links, accuracies, strict=True)
         ]
 
     def summary(self) -> dict[str, Any]:
@@ -366,19 +340,15 @@ class TrainingResult:
             "noise_source": self.ledger.source,
         }
         if "job" in self.origin:
-            by = (part.randomised_by for part in self.parts)
             servers = [
-                {"name": name, "records": m, "links": links, "labels_randomised_by": who}
-                for (name, m, links, _), who in zip(self.rows, by, strict=True)
+                {"name": name, "records": m, "links": links, "labels_randomised_by": by}
+                for (name, m, links, _), by in zip(
+                    self.rows, (part.randomised_by for part in self.parts), strict=True
+                )
             ]
-            return {
-                "study": self.origin["study"],
-                "job": self.origin["job"],
-                "servers": servers,
-                **shared,
-            }
-        accuracies = None if self.measurement is None else self.measurement.server_accuracies
-        reference = self.reference_accuracy
+            job = {"study": self.origin["study"], "job": self.origin["job"]}
+            return {**job, "servers": servers, **shared}
+        accuracies, reference = self.server_accuracies, self.reference_accuracy
         return {
             "label": self.model.label,
             "records": self.records,
@@ -412,7 +382,7 @@ THIS_JOB = (
 
 
 def ledger_of(parts: Sequence[ServerPart], source: str) -> Ledger:
-    """What the data sets of these servers have spent, in earlier jobs too where they are known."""
+    """What the data sets of these servers have spent, in known earlier jobs too."""
     events = tuple((part.flip(), *part.earlier, *part.events) for part in parts)
     return Ledger(events, source=source, classes=parts[0].spec.classes)
 
@@ -420,10 +390,8 @@ def ledger_of(parts: Sequence[ServerPart], source: str) -> Ledger:
 def linked_history(
     plan: TrainingPlan, parts: Sequence[ServerPart], distances: Sequence[float]
 ) -> History:
-    """Round by round, from what was sent and public settings: `NO_ROUNDS` of sums.
-
-    Nobody sees all releases of a round, so ``distances``, of rounds 1 to T-1, are those between
-    linked servers. Earlier jobs count as spent from the first round on.
+    """Round by round; earlier jobs count as spent from the first on. Nobody sees all releases of a
+    round: ``distances``, of rounds 1 to T-1, are between linked servers.
     """
     if plan.method == Method.SUMS:
         return NO_ROUNDS
@@ -453,16 +421,15 @@ def measure(
     *,
     training_records: tuple[Any, IntArray] | None = None,
 ) -> TrainingResult:
-    """With what the released model and every server's own reach on records that were not trained
-    on; and what the training records would have given without protection, if they are at hand.
+    """With what the models reach on records that were not trained on, and what the training records
+    would have given without protection, if they are at hand.
     """
     accuracies = tuple(float(np.mean(model.choose(x) == truth)) for model in result.server_models)
     reference = None
     if training_records is not None:
         reference = reference_accuracy(result.released_model, *training_records, x, truth)
-    measurement = Measurement(
+    return result.replaced(
         evaluation=evaluate(result.released_model, x, truth),
         server_accuracies=accuracies or None,
         reference_accuracy=reference,
     )
-    return result.replaced(measurement=measurement)

@@ -1,11 +1,8 @@
-"""One server as a pure state machine: no I/O, no clock, no sockets. Whoever carries the messages is
-someone else's business.
+"""One server as a pure state machine: no I/O, no clock, no sockets.
 
-    state, message = node.step(node.start(), heard)
+    state, release = node.step(node.start(), messages)
 
-where ``heard`` is what the neighbours sent last, zero before round 1.
-
-`step` finishes round t (dual update with what was heard) and does round t+1 up to its release.
+finishes round t with the neighbours' last releases and does round t+1 up to its own.
 """
 
 from dataclasses import dataclass
@@ -26,14 +23,12 @@ from pdml.planning.training_plan import TrainingPlan, zeros
 
 @dataclass(frozen=True)
 class Server:
-    """What one server brings to a training: its spec, its records, and their de-biased codes."""
+    """A server's spec, its records, and their de-biased codes."""
 
     spec: ServerSpec
     matrix: Matrix
     codes: Array  # (m, C)
-    pooled: Matrix | None = (
-        None  # the matrix of all servers of which ``matrix`` is a slice, in simulations
-    )
+    pooled: Matrix | None = None  # in simulations what ``matrix`` is a slice of
 
     def __post_init__(self) -> None:
         spec, shapes = self.spec, (self.matrix.shape, self.codes.shape)
@@ -52,19 +47,15 @@ class Server:
 
 
 def compiles(server: Server, plan: TrainingPlan) -> bool:
-    """Whether this server's solves use compiled loops when a study is trained.
-
-    The answer depends on nothing but its own records and the plan, so that every engine gives the
-    same one: a node does not know how many records the others have.
+    """Whether this server's solves use compiled loops when a study is trained: by its own records
+    and the plan alone, as a node does not know how many records the others have.
     """
     return worth_compiling(stored(server.matrix), plan.rounds)
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """Where a server stands after round ``t``: its last release and its dual variable. The primal
-    iterate is not kept.
-    """
+    """Where a server stands after round ``t``; the primal iterate is not kept."""
 
     t: int
     sent: Array  # w̃_i(t)
@@ -73,9 +64,7 @@ class NodeState:
 
 
 class Node:
-    """A server in training. Its solver remembers earlier solves to save work; its answers stay
-    within the tolerance.
-    """
+    """A server in training, with the solver that remembers earlier solves."""
 
     def __init__(
         self,
@@ -104,11 +93,8 @@ class Node:
 
     def step(self, state: NodeState, messages: list[Array]) -> tuple[NodeState, Array]:
         """Take the neighbours' releases of round t (in ascending order of their index) and return
-        round t+1's own.
-
-        Whoever drives a node steps once from each state: a repeated step draws noise anew, which
-        would let others average it away. After a restart the rounds that were released are replayed
-        instead.
+        round t+1's own. Step once from each state: a repeated step draws noise anew, which others
+        could average away; after a restart `replay` what was released.
         """
         dual, point, certified = self._solve(state, messages)
         noise = self._draw(state.t + 1, point)
@@ -116,10 +102,8 @@ class Node:
         return NodeState(state.t + 1, released, dual, certified), released
 
     def replay(self, state: NodeState, messages: list[Array], released: Array) -> NodeState:
-        """The state after a round whose release is known: solver and streams move on as they did
-        then, and nothing is released.
-
-        The solver solves again because what it remembers decides the last bits of later rounds.
+        """The state after a round whose release is known. Nothing is released; the solver solves
+        again because what it remembers decides the last bits of later rounds.
         """
         dual, point, certified = self._solve(state, messages)
         self._draw(state.t + 1, point)

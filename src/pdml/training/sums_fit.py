@@ -36,7 +36,7 @@ _BITS, _DIGITS = 24, 4
 
 
 def transport_note(plan: TrainingPlan, *, separate_nodes: bool) -> str:
-    """How the sums met, in words for a model's provenance."""
+    """How the sums met, for a model's provenance."""
     if plan.colluding is None:
         return INDIVIDUAL
     return MASKED if separate_nodes else UNMASKED
@@ -68,9 +68,7 @@ def fit_with_gain(
 def fit_total(
     total: Units, plan: TrainingPlan, spec: ServerSpec, intercept: bool
 ) -> tuple[NoisyMoments, SumsModel]:
-    """What a total says per record, in units of the norm bound, and the model of it; parameters as
-    in `weights`.
-    """
+    """The moments per record, in units of the norm bound, and the model of them."""
     loss = plan.loss_for(spec.classes)
     moments = normalise_totals(
         sums_release.totals(total, spec.codes, spec.width),
@@ -84,7 +82,7 @@ def fit_total(
 
 
 def _weights(model: SumsModel, spec: ServerSpec) -> Array:
-    """Of records as they are, rounded."""
+    """Of records in their own units, rounded."""
     coefficients = model.weights / spec.norm_bound
     largest = float(np.abs(coefficients).max(initial=0.0))
     if not largest:
@@ -94,7 +92,7 @@ def _weights(model: SumsModel, spec: ServerSpec) -> Array:
 
 
 def expected(total: Units, plan: TrainingPlan, spec: ServerSpec) -> Expectation | None:
-    """What to expect of the model from `weights`, told by the same total."""
+    """How good the model of a total is, by the same total."""
     if not supports_classes(spec.classes):
         return None
     with single_thread():
@@ -111,7 +109,7 @@ def _rounded(interval: Range) -> Range:
 
 
 def equal_up_to_rounding(model: bytes, reference: bytes) -> bool:
-    """Whether a file is this machine's own up to the digits in which two machines may differ."""
+    """Whether a model's file is this machine's own up to digits in which machines may differ."""
     try:
         model_fields, reference_fields = decode(model, by=json.loads), json.loads(reference)
     except msgspec.DecodeError:

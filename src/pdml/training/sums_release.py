@@ -1,5 +1,4 @@
-"""One server's part in one exchange of sums, and what all parts together tell
-(docs/concepts/sums.md).
+"""One server's part in one exchange of sums (docs/concepts/sums.md).
 
 A release is one row of whole numbers (units of 2^-24): Q_i row by row, the upper triangle of S_i
 row by row, and V_i, which depends on nobody's answers and has no noise. Totals of such rows are
@@ -28,18 +27,13 @@ WIDEST = 20_000  # columns: from there on S_i alone fills gigabytes at every ser
 
 @dataclass(frozen=True, kw_only=True)
 class SumsExchange:
-    """What came out of one exchange of sums.
+    """What came out of one exchange of sums."""
 
-    ``released`` is what would leave the servers, ``local_models`` what would stay with each: the
-    weights (C, d) of its own model, if they were asked for.
-    """
-
-    released: Units  # (n, length)
-    local_models: tuple[Array, ...] = ()
+    released: Units  # (n, length): what would leave the servers
+    local_models: tuple[Array, ...] = ()  # weights (C, d), which would stay with each
 
     @property
     def total(self) -> Units:
-        """Of all servers."""
         return np.asarray(self.released.sum(axis=0))
 
 
@@ -56,8 +50,7 @@ def exact(server: Server, plan: TrainingPlan) -> Sums:
 
 
 def check_sums(spec: ServerSpec, plan: TrainingPlan) -> None:
-    """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
-    do leave it tells something of them."""
+    """Refuse sums that could leave the grid: to refuse only those that do would tell of records."""
     width, loss = spec.width, plan.loss_for(spec.classes)
     if width > WIDEST:
         raise InvalidInput(
@@ -77,7 +70,7 @@ def check_sums(spec: ServerSpec, plan: TrainingPlan) -> None:
 
 
 def release_sums(sums: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
-    """The row that a server sends, with fresh noise: whoever calls this twice releases twice.
+    """The row that a server sends, with fresh noise: two calls are two releases.
 
     Guarantees
     ----------
@@ -92,7 +85,7 @@ def release_sums(sums: Sums, server: Server, plan: TrainingPlan, source: Source)
 
 
 def _stddevs(plan: TrainingPlan, n_servers: int, label_size: int, width: int) -> Array:
-    """Of every number of a release; S's noise is that of a symmetric matrix, and V has none."""
+    """Of every number of a release: S is symmetric, and V has no noise."""
     label, square = plan.sum_stddevs(n_servers)
     rows, columns = np.triu_indices(width)
     triangle = np.where(rows == columns, square, square / sqrt(2))
@@ -100,7 +93,7 @@ def _stddevs(plan: TrainingPlan, n_servers: int, label_size: int, width: int) ->
 
 
 def totals(units: Units, codes: int, width: int) -> Sums:
-    """What a row of whole numbers, one server's or the total of all, stands for."""
+    """The sums in a row of whole numbers, one server's or the total."""
     values = integer_gaussian.dequantize(units)
     square_sum = np.zeros((width, width))
     square_sum[np.triu_indices(width)] = values[codes * width : -1]
@@ -118,7 +111,7 @@ def local_weights(
     *,
     intercept: bool = True,
 ) -> Array:
-    """The weights (C, d) of a server's local model: its exact sums, and the others' noisy ones."""
+    """(C, d) of a server's local model: from its exact sums, and the others' noisy ones."""
     model = fit_local_model(
         sums,
         totals(total - row, spec.codes, spec.width),

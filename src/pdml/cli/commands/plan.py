@@ -133,7 +133,7 @@ def plan(
     )
     target_result: dict[str, float] = {}
     if target_accuracy is not None and consortium.public is not None:
-        from pdml.training.target_accuracy import smallest_epsilon
+        from pdml.simulation.target_accuracy import smallest_epsilon
 
         with console.working("Training on public records"):
             reached = smallest_epsilon(

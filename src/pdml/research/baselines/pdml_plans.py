@@ -19,8 +19,7 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.research.baselines.composition import Guarantee
 from pdml.research.baselines.task import Task
 from pdml.research.paper import experiment
-from pdml.training import sums_fit
-from pdml.training.engines import local_engine
+from pdml.training import local_engine, sums_fit
 
 PAPER = TrainingPlan(
     rounds=60,

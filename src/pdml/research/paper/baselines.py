@@ -31,7 +31,7 @@ from pdml.research.paper import drawing, experiment
 from pdml.research.paper.baselines_claims import claims, means_of, names_of
 from pdml.research.paper.figure_style import BLUE, INK, MUTED, ORANGE, PAPER
 from pdml.research.paper.reproduction import Progress, Reproduction
-from pdml.training.engines.processes import run_parallel
+from pdml.training.processes import run_parallel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -32,8 +32,8 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.research.bounds import Bound, Setting, corrected, printed, sharper
 from pdml.research.paper.reproduction import Progress
 from pdml.simulation import generators
-from pdml.training.engines import local_engine
-from pdml.training.engines.processes import run_parallel
+from pdml.training import local_engine
+from pdml.training.processes import run_parallel
 from pdml.training.server import Server
 
 STATEMENTS = ("corollary2", "corollary1", "theorem2", "theorem1")

@@ -24,8 +24,8 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import adult
 from pdml.research.paper import experiment
 from pdml.research.paper.reproduction import Progress
-from pdml.training.engines import local_engine
-from pdml.training.engines.processes import run_parallel
+from pdml.training import local_engine
+from pdml.training.processes import run_parallel
 from pdml.training.server import Server
 
 PEOPLE = 45_000

@@ -27,8 +27,8 @@ from pdml.research.datasets import raetsch
 from pdml.research.paper import bounded_noise, experiment, preprocessing
 from pdml.research.paper.preprocessing import Preprocessing
 from pdml.research.paper.reproduction import Progress
-from pdml.training.engines import local_engine
-from pdml.training.engines.processes import run_parallel
+from pdml.training import local_engine
+from pdml.training.processes import run_parallel
 
 COMMON = TrainingPlan(rounds=60, penalty=0.1, noise_scale=0.2, noise_decay=0.8)  # T, β, V, ρ
 

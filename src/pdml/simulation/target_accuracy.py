@@ -1,10 +1,6 @@
-"""The smallest ε that reaches an accuracy, on public or synthetic records of the same shape as
-those to be trained on.
-
-Every question "does ε do?" is answered by real trainings, several seeds in one sweep, under the
-plan proposed for that ε. The seeds are the same for all ε (common random numbers: the same device
-flips at ε if it flips at a larger one), so that the answers to neighbouring ε differ by ε and
-hardly by luck, and bisection makes sense.
+"""The smallest ε that reaches an accuracy on public records, by bisection over real trainings under
+the plan proposed for each ε. All ε have the same seeds (common random numbers), so that neighbours
+hardly differ by luck.
 """
 
 from contextlib import suppress
@@ -23,22 +19,20 @@ from pdml.mechanisms.randomness import DEAL, LABELS, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.search.planner import Proposal, Sizes, propose
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from pdml.training.server import Server
 
 LOWEST, HIGHEST = 0.05, 16.0  # the ε searched
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reached:
-    """The smallest ε found, the plan it was reached with, and what was measured on the way, as (ε,
-    accuracy).
-    """
+class SmallestEpsilon:
+    """The smallest ε, its plan, and all that were measured, as (ε, accuracy)."""
 
     epsilon: float
     accuracy: float
     proposal: Proposal
-    tried: tuple[tuple[float, float], ...]
+    measured: tuple[tuple[float, float], ...]
 
 
 def smallest_epsilon(
@@ -53,7 +47,7 @@ def smallest_epsilon(
     norm_bound: float = 1.0,
     seeds: int = 4,
     resolution: float = 1.1,
-) -> Reached:
+) -> SmallestEpsilon:
     """The smallest label ε whose trainings reach an accuracy on public records.
 
     Parameters
@@ -82,8 +76,8 @@ def smallest_epsilon(
 
     Returns
     -------
-    RoundsForecast
-        That ε, its plan, and what was measured on the way.
+    SmallestEpsilon
+        With its plan, and what was measured on the way.
 
     Raises
     ------
@@ -101,31 +95,24 @@ def smallest_epsilon(
     )
     _validate.integer("seeds", seeds, low=1)
     trial = _Trial(X, np.asarray(y), graph, records, classes, norm_bound, seeds)
-    tried: list[tuple[float, float]] = []
+    measured: list[tuple[float, float]] = []
 
     def attempt(epsilon: float) -> tuple[float, Proposal | None]:
-        allowed = (
-            Budget(features_epsilon=epsilon, labels_epsilon=epsilon) if budget is None else budget
-        )
+        limit = budget or Budget(features_epsilon=epsilon, labels_epsilon=epsilon)
         outcome: tuple[float, Proposal | None] = (0.0, None)
         with suppress(BudgetExceeded):
-            outcome = trial.run(epsilon, allowed)
-        tried.append((epsilon, outcome[0]))
+            outcome = trial.run(epsilon, limit)
+        measured.append((epsilon, outcome[0]))
         return outcome
 
     accuracy, proposal = attempt(HIGHEST)
     if proposal is None or accuracy < target_accuracy:
-        best = (
-            "no plan meets the budget"
-            if proposal is None
-            else f"even epsilon {HIGHEST:g} reaches {accuracy:.1%} only"
-        )
-        without = trial.noiseless()
-        more = (
-            "without any noise the same records give"
-            if without > accuracy
-            else "a training without noise does no better, with"
-        )
+        best = f"even epsilon {HIGHEST:g} reaches {accuracy:.1%} only"
+        if proposal is None:
+            best = "no plan meets the budget"
+        without, more = trial.noiseless(), "a training without noise does no better, with"
+        if without > accuracy:
+            more = "without any noise the same records give"
         raise InvalidInput(
             "target_accuracy must be one that these records can reach, got "
             f"{target_accuracy:.1%}: {best}, and {more} {without:.1%}",
@@ -141,13 +128,13 @@ def smallest_epsilon(
         return True
 
     epsilon = bisect(reaches, HIGHEST, LOWEST, relative=1 - 1 / resolution, middle=geometric)
-    return Reached(
-        epsilon=epsilon, accuracy=accuracy, proposal=proposal, tried=tuple(sorted(tried))
+    return SmallestEpsilon(
+        epsilon=epsilon, accuracy=accuracy, proposal=proposal, measured=tuple(sorted(measured))
     )
 
 
 class _Trial:
-    """Public records dealt to the servers of a graph, and a part held out."""
+    """Public records assigned to the servers of a graph, and a quarter of them to test on."""
 
     def __init__(
         self,
@@ -160,37 +147,30 @@ class _Trial:
         seeds: int,
     ) -> None:
         clipped, _ = rows.clip(rows.as_rows(x), norm_bound)
-        if len(y) != clipped.shape[0] or y.min(initial=0) < 0 or y.max(initial=0) >= classes:
+        total, test_size = len(y), len(y) // 4
+        if total != clipped.shape[0] or y.min(initial=0) < 0 or y.max(initial=0) >= classes:
             raise InvalidInput(
                 f"y must hold one class index below {classes} per record "
                 f"({clipped.shape[0]} of them)"
             )
-        test_size = len(y) // 4
-        sizes = (
-            np.full(graph.n, (len(y) - test_size) // graph.n)
-            if records is None
-            else np.asarray(records)
-        )
+        sizes = np.asarray(records or [(total - test_size) // graph.n] * graph.n)
         if (
             len(sizes) != graph.n
             or sizes.min() < 1
-            or sizes.sum() + test_size > len(y)
+            or sizes.sum() + test_size > total
             or test_size < 1
         ):
             raise InvalidInput(
                 f"like must hold records for {graph.n} servers and as many as a third of "
-                f"them to test on, got {len(y)}"
+                f"them to test on, got {total}"
             )
-        order = Simulated(0).stream(DEAL).permutation(len(y))
+        order = Simulated(0).stream(DEAL).permutation(total)
         self.test = rows.as_rows(clipped[order[:test_size]]), y[order[:test_size]]
-        kept = order[test_size : test_size + int(sizes.sum())]
-        self.x, self.y = rows.as_rows(clipped[kept]), y[kept]
-        self.cuts = np.concatenate([[0], np.cumsum(sizes)])
-        self.slices = [
-            rows.take(self.x, int(a), int(b))
-            for a, b in zip(self.cuts[:-1], self.cuts[1:], strict=True)
-        ]
-        self.graph, self.classes, self.norm_bound, self.seeds = graph, classes, norm_bound, seeds
+        training = order[test_size : test_size + int(sizes.sum())]
+        self.x, self.y = rows.as_rows(clipped[training]), y[training]
+        self.spans = list(pairwise([0, *np.cumsum(sizes).tolist()]))
+        self.slices = [rows.take(self.x, a, b) for a, b in self.spans]
+        self.graph, self.seeds = graph, seeds
         self.sizes = Sizes(
             records=tuple(map(int, sizes)),
             width=clipped.shape[1],
@@ -203,41 +183,31 @@ class _Trial:
         """Mean accuracy over seeds of the plan proposed for ε, its servers' releases averaged."""
         sizes = replace(self.sizes, epsilon=epsilon)
         proposal = propose(budget, sizes, self.graph, like=(self.x, self.y), method="rounds")
-        return self._accuracy(epsilon, proposal), proposal
+        return self._accuracy(epsilon, proposal, self.seeds), proposal
 
     def noiseless(self) -> float:
         """The accuracy without flips and noise."""
         plan = propose(Budget(), replace(self.sizes, epsilon=30.0), self.graph, method="rounds")
-        return self._accuracy(np.inf, plan)
+        return self._accuracy(np.inf, plan, 1)
 
-    def _accuracy(self, epsilon: float, proposal: Proposal) -> float:
-        runs = []
-        for seed in range(self.seeds if np.isfinite(epsilon) else 1):
-            source = Simulated(seed)
-            codes = labels.codes(self._reported(epsilon, source), epsilon, self.classes)
-            runs.append(local_engine.Run(proposal.plan, self._servers(codes, epsilon), source))
-        trained = local_engine.sweep(self.graph, runs)
-        return float(
-            np.mean(
-                [
-                    np.mean(self._predict(out.released.mean(axis=0)) == self.test[1])
-                    for out in trained
-                ]
-            )
-        )
-
-    def _reported(self, epsilon: float, source: Simulated) -> IntArray:
-        return flip_labels(
-            self.y, np.full(len(self.y), epsilon), self.classes, source.stream(LABELS)
-        )
-
-    def _servers(self, codes: Array, epsilon: float) -> list[Server]:
+    def _accuracy(self, epsilon: float, proposal: Proposal, seeds: int) -> float:
+        classes, epsilons = self.sizes.classes, np.full(len(self.y), epsilon)
         sizes = replace(self.sizes, epsilon=epsilon)
-        return [
-            Server(sizes.server_spec(i, self.graph), part, codes[a:b], self.x)
-            for i, (part, (a, b)) in enumerate(zip(self.slices, pairwise(self.cuts), strict=True))
-        ]
+        runs = []
+        for seed in range(seeds):
+            source = Simulated(seed)
+            reported = flip_labels(self.y, epsilons, classes, source.stream(LABELS))
+            codes = labels.codes(reported, epsilon, classes)
+            servers = [
+                Server(sizes.server_spec(i, self.graph), part, codes[a:b], self.x)
+                for i, (part, (a, b)) in enumerate(zip(self.slices, self.spans, strict=True))
+            ]
+            runs.append(local_engine.Run(proposal.plan, servers, source))
+        trained = local_engine.sweep(self.graph, runs)
+        predictions = (self._predict(out.released.mean(axis=0)) for out in trained)
+        return float(np.mean([np.mean(guess == self.test[1]) for guess in predictions]))
 
     def _predict(self, weights: Array) -> IntArray:
         scores = np.asarray(self.test[0] @ weights.T)
-        return (scores[:, 0] > 0).astype(np.int64) if self.classes == 2 else scores.argmax(axis=1)
+        two = self.sizes.classes == 2
+        return (scores[:, 0] > 0).astype(np.int64) if two else scores.argmax(axis=1)

@@ -1,22 +1,23 @@
-"""The servers of one trust domain on a Ray cluster: the steps of `node.py` in actors, with the
-records where they live.
-
-Actors pass noisy vectors among themselves; the driver sees those and figures about each round.
-Nothing is ever restarted: a restarted actor would have lost its solver and its streams, and would
-end with a wrong model that looks right.
-
-    with cluster.connected("auto"):
-        trained = train(graph, plan, source, shards)
+"""The servers of one trust domain on a Ray cluster, which may be this machine alone: the steps of
+`server.py` in actors, with the records where they live. Nothing is ever restarted: a restarted
+actor would have lost its solver and its streams, and would end with a wrong model that looks right.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from pdml import extras
 from pdml._types import Array
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.mechanisms.integer_gaussian import Units
@@ -28,35 +29,128 @@ from pdml.numerics.sums.statistics import Sums
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
-from pdml.training.engines.cluster import library
-from pdml.training.engines.local_engine import Compiled, Inside, Observer, Run, Trained, diameters
+from pdml.training.local_engine import (
+    Compiled,
+    Loader,
+    Observer,
+    Run,
+    SolverFigures,
+    Trained,
+    diameters,
+    workers,
+)
 from pdml.training.server import Node, NodeState, Server
 
 TIMEOUT = 600.0  # seconds a round may take
+KNOCK = 10.0  # seconds in which the head of a cluster answers
+
+
+@contextmanager
+def connected(address: str | None = None) -> Iterator[None]:
+    """A connection to the cluster at ``address`` (or RAY_ADDRESS), else to a new one of this
+    machine; an existing one is kept.
+    """
+    ray = library()
+    if ray.is_initialized():
+        yield
+        return
+    if address in (None, "auto"):
+        address = os.environ.get("RAY_ADDRESS") or address
+    with _preserve_signals():
+        _join(address)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _join(address: str | None) -> None:
+    ray = library()
+    try:
+        if address is None:
+            ray.init(
+                num_cpus=workers(None),
+                include_dashboard=False,
+                log_to_driver=False,
+                _node_ip_address="127.0.0.1",
+            )
+            return
+        if address not in ("auto", "local"):
+            _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except (OSError, RuntimeError, ValueError, OverflowError, ray.exceptions.RayError) as error:
+        reason = (
+            "this machine belongs to none"
+            if address == "auto"
+            else " ".join((getattr(error, "strerror", None) or str(error)).split())
+        )
+        raise EngineError(f"there is no Ray cluster at {address!r}: {reason}") from None
+
+
+def _knock(address: str) -> None:
+    """Fail at once if nobody listens there: Ray tries for minutes, and may end the process."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ValueError("an address is HOST:PORT")
+    if host in ("localhost", "127.0.0.1"):
+        host = library().util.get_node_ip_address()  # which is where Ray will look
+    socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+
+
+@contextmanager
+def _preserve_signals() -> Iterator[None]:
+    """Ray replaces the handler of SIGTERM; put back whose there was."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before):
+            signal.signal(signal.SIGTERM, before)
+
+
+def library() -> Any:
+    """Ray itself, or one sentence saying that it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with extras.needed():
+        import ray
+    return ray
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Servers that live on one machine. ``load`` is called there; ``resources`` (Ray's custom ones)
-    name the machine.
-    """
+    """Servers that live on one machine, which ``resources`` (Ray's custom ones) name."""
 
     servers: tuple[int, ...]
-    load: Callable[[], Sequence[Server]]
+    load: Loader
     resources: dict[str, float] = field(default_factory=dict)
 
 
 def shards_of(run: Run, count: int | None = None) -> list[Shard]:
-    """Records that are in this process, dealt to ``count`` actors (one per core of the cluster by
-    default).
-    """
-    ray = library()
-    count = min(len(run.servers), count or max(1, int(ray.cluster_resources().get("CPU", 1))))
-    groups = [group for group in np.array_split(np.arange(len(run.servers)), count) if len(group)]
+    """Records that are in this process, for ``count`` actors (by default one per core)."""
+    count = count or max(1, int(library().cluster_resources().get("CPU", 1)))
+    groups = np.array_split(np.arange(len(run.servers)), min(len(run.servers), count))
     return [
-        Shard(tuple(map(int, group)), _Shipped([_alone(run.servers[int(i)]) for i in group]))
+        Shard(
+            tuple(map(int, group)),
+            # without the matrix of all servers that theirs are slices of
+            partial(_shipped, [replace(run.servers[int(i)], pooled=None) for i in group]),
+        )
         for group in groups
     ]
+
+
+@contextmanager
+def cluster_shards(run: Run, loaders: Sequence[Loader] | None) -> Iterator[list[Shard]]:
+    """On a cluster, one shard for each loader; without any, records of this process."""
+    with connected():
+        yield (
+            shards_of(run)
+            if loaders is None
+            else [Shard((i,), load) for i, load in enumerate(loaders)]
+        )
 
 
 def train(
@@ -69,9 +163,8 @@ def train(
     timeout: float = TIMEOUT,
     use_numba: Compiled = None,
 ) -> Trained:
-    """One training, equal to the local engine's with the same ``use_numba``.
-
-    Observers see the releases only: iterates without noise stay in the actors.
+    """One training, equal to the local engine's with the same ``use_numba``; iterates without noise
+    stay in the actors, and observers see releases alone.
     """
     owners = _owners(graph.n, shards)
     layout = [shard.servers for shard in shards]
@@ -118,7 +211,7 @@ def exchange(
 
 
 def _ordered(shards: Sequence[Shard], values: Sequence[Sequence[Any]]) -> list[Any]:
-    """What the servers of each shard gave, in the order of all servers."""
+    """The values of the servers of each shard, in the order of all servers."""
     servers = [server for shard in shards for server in shard.servers]
     flat = [value for part in values for value in part]
     return [value for _, value in sorted(zip(servers, flat, strict=True), key=itemgetter(0))]
@@ -177,7 +270,7 @@ def _rounds(
         passes, hessians = (sum(figure[k] for figure in figures) for k in (1, 2))
         if observe is not None:
             observe(t, released[None], released[None])
-    return Trained(released, consensus, Inside(certified, passes, hessians))
+    return Trained(released, consensus, SolverFigures(certified, passes, hessians))
 
 
 class _Worker:
@@ -198,7 +291,6 @@ class _Worker:
         self.states: list[NodeState] = []
 
     def load(self) -> int:
-        """Read the records, and say how many numbers they are."""
         self.servers = _loaded(self.shard)
         return sum(stored(server.matrix) for server in self.servers)
 
@@ -213,9 +305,7 @@ class _Worker:
         self.states = [node.start() for node in self.nodes]
 
     def step(self, t: int, others: Sequence[int], *blocks: Array) -> Any:
-        """Round t of every server here: the releases (for other actors), and figures about them
-        (for the driver).
-        """
+        """Round t of every server here: the releases, and figures about them for the driver."""
         messages = {
             server: state.sent
             for server, state in zip(self.shard.servers, self.states, strict=True)
@@ -248,7 +338,6 @@ class _Summing:
         self.rows: list[Units] = []
 
     def released(self) -> list[Units]:
-        """What each server here sends: noise is drawn once."""
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1)
@@ -260,7 +349,6 @@ class _Summing:
         return self.rows
 
     def local_models(self, total: Units, intercept: bool) -> list[Array]:
-        """Each server's own model."""
         kept = zip(self.exact_sums, self.rows, self.specs, strict=True)
         return [
             sums_release.local_weights(sums, row, total, self.plan, spec, intercept=intercept)
@@ -269,26 +357,14 @@ class _Summing:
 
 
 def _loaded(shard: Shard) -> list[Server]:
-    """Its servers, which must be those that it names."""
     servers = list(shard.load())
     if (numbers := tuple(server.spec.server for server in servers)) != shard.servers:
         raise InvalidInput(f"the shard of servers {shard.servers} loaded {list(numbers)}")
     return servers
 
 
-@dataclass(frozen=True)
-class _Shipped:
-    """Records that travel with the actor."""
-
-    servers: Sequence[Server]
-
-    def __call__(self) -> Sequence[Server]:
-        return self.servers
-
-
-def _alone(server: Server) -> Server:
-    """A server without the matrix of all servers that its own is a slice of."""
-    return replace(server, pooled=None)
+def _shipped(servers: Sequence[Server]) -> Sequence[Server]:
+    return servers
 
 
 def _owners(n: int, shards: Sequence[Shard]) -> dict[int, int]:
@@ -301,7 +377,7 @@ def _owners(n: int, shards: Sequence[Shard]) -> dict[int, int]:
 def _gather(
     references: Sequence[Any], shards: Sequence[Shard], when: str, timeout: float
 ) -> list[Any]:
-    """The values; if an actor is gone or late, one sentence that names its servers."""
+    """The values; of an actor that is gone or late one sentence that names its servers."""
     ray = library()
     _, late = ray.wait(
         list(references), num_returns=len(references), timeout=timeout, fetch_local=False
@@ -313,12 +389,9 @@ def _gather(
     for shard, reference in zip(shards, references, strict=True):
         try:
             values.append(ray.get(reference))
-        except (
-            ray.exceptions.RayTaskError
-        ) as error:  # what the code in the actor raised, as it raised it
-            raise (
-                error.cause if isinstance(error.cause, PDMLError) else error.as_instanceof_cause()
-            ) from None
+        except ray.exceptions.RayTaskError as error:  # raised by the code in the actor
+            ours = isinstance(error.cause, PDMLError)
+            raise (error.cause if ours else error.as_instanceof_cause()) from None
         except ray.exceptions.RayError as error:
             raise EngineError(
                 f"the actor of {_named(shard)} died {when} ({type(error).__name__}): "

@@ -1,12 +1,12 @@
-"""Independent jobs (seeds, grids, audits) through joblib: in this process, or in several. Whoever
-has a cluster gives joblib another backend (`joblib.parallel_config`)."""
+"""Independent jobs (seeds, grids, audits) through joblib, in this process or in several; a cluster
+is another backend (`joblib.parallel_config`)."""
 
 import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from pdml.training.engines.local_engine import workers
+from pdml.training.local_engine import workers
 
 Result = TypeVar("Result")
 
@@ -17,17 +17,12 @@ def run_parallel(
     jobs: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
-    """work(*task) for every task, in order, at most ``jobs`` at once (0: one per core); a single
-    one stays in this process.
-
-    Results do not depend on where they are computed. ``work`` is a module's function; ``progress``
-    hears (done, of how many).
+    """work(*task) for every task, in order, at most ``jobs`` at once (0: one per core); ``work`` is
+    a module's function, ``progress`` hears (done, of how many).
     """
     from joblib import Parallel, delayed
 
     class ProgressParallel(Parallel):  # type: ignore[misc]
-        """Says how far it is; generators would too, but not every backend has them."""
-
         def print_progress(self) -> None:
             if progress is not None:
                 progress(self.n_completed_tasks, len(tasks))
@@ -46,10 +41,7 @@ def run_parallel(
 
 def _start_workers(jobs: int) -> None:
     """Start the processes so that Ctrl-C, which a terminal sends to all of them, is heard here
-    alone.
-
-    A process inherits what is blocked where it is started. The trackers of shared resources lift
-    that when they start, so they go first. joblib ends the processes when this one is interrupted.
+    alone: they inherit what is blocked. Trackers of shared resources lift that and go first.
     """
     from multiprocessing import resource_tracker
 
@@ -62,10 +54,7 @@ def _start_workers(jobs: int) -> None:
         return
     for tracker in (resource_tracker, joblib_tracker):
         tracker.ensure_running()
-    signals: list[
-        int
-        # other threads of this process hear it all the same: remembered until the processes stand
-    ] = []
+    signals: list[int] = []  # other threads hear it all the same: raised again at the end
     handler = signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -78,8 +67,7 @@ def _start_workers(jobs: int) -> None:
 
 
 def _single(work: Callable[..., Result], task: tuple[Any, ...]) -> Result:
-    """With one thread: sums in another order have other last digits."""
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):
+    with threadpool_limits(1):  # sums in another order have other last digits
         return work(*task)

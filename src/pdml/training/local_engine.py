@@ -1,9 +1,5 @@
-"""All servers in one process: the default engine, and the oracle of the others.
-
-The consensus algebra is done for all servers at once; the primal solves, which are nearly all of
-the work, run in threads over servers when compiled. Results depend neither on the number of threads
-nor on their order: each server has its own solver and its own noise stream. Several trainings on
-the same records (a sweep over labels, ε, R, V, ρ or seeds) share every pass over the data.
+"""All servers in one process: the default engine, and the oracle of the others. Results depend
+neither on the number of threads nor on their order: each server has its own solver and stream.
 """
 
 import os
@@ -36,12 +32,13 @@ The latter never leave a server in a deployment: an observer is for simulation a
 
 Compiled = bool | Sequence[bool] | None
 
+ENGINES = ("local", "ray")
+Loader = Callable[[], Sequence[Server]]  # of a server's records, called where an actor runs
+
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a sweep: its plan, its label codes per server, and its source of
-    randomness.
-    """
+    """One training of a sweep."""
 
     plan: TrainingPlan
     servers: Sequence[Server]
@@ -49,11 +46,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Inside:
-    """How the solves went: functions of records without noise, for tests and benchmarks.
-
-    Nothing that is published may hold them.
-    """
+class SolverFigures:
+    """How the solves went: functions of records without noise, never to be published."""
 
     certified: Array  # (T, n): gradient norms reached by the primal solves
     passes: int  # over one server's records, summed over servers and rounds
@@ -62,11 +56,11 @@ class Inside:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out of one training. All but ``inside`` is a function of the releases."""
+    """What came out of one training. All but ``solver`` is a function of the releases."""
 
     released: Array  # (n, C, d): w̃_i(T)
     consensus: Array  # (T,): largest distance between two servers' releases
-    inside: Inside
+    solver: SolverFigures
 
 
 def train(
@@ -84,12 +78,7 @@ def train(
 def exchange(
     run: Run, *, local_models: bool = False, intercept: bool = True, threads: int | None = None
 ) -> sums_release.SumsExchange:
-    """One exchange of sums: one pass over each server's records, a few thousand at a time.
-
-    Guarantees
-    ----------
-    - The numbers depend neither on the number of threads nor on their order.
-    """
+    """One exchange of sums: one pass over each server's records, a few thousand at a time."""
     plan, n = run.plan, len(run.servers)
     with single_thread(), _pool(workers(threads), n) as map_servers:
         local_sums: list[Any] = [None] * n
@@ -100,18 +89,55 @@ def exchange(
                 local_sums[i] = sums
             return sums_release.release_sums(sums, run.servers[i], plan, run.source)
 
-        rows = np.array(map_servers(release))
+        released = np.array(map_servers(release))
         if not local_models:
-            return sums_release.SumsExchange(released=rows)
-        total = rows.sum(axis=0)
+            return sums_release.SumsExchange(released=released)
+        total = released.sum(axis=0)
 
-        def keep(i: int) -> Array:
-            spec = run.servers[i].spec
+        def local_weights(i: int) -> Array:
             return sums_release.local_weights(
-                local_sums[i], rows[i], total, plan, spec, intercept=intercept
+                local_sums[i], released[i], total, plan, run.servers[i].spec, intercept=intercept
             )
 
-        return sums_release.SumsExchange(released=rows, local_models=tuple(map_servers(keep)))
+        weights = tuple(map_servers(local_weights))
+        return sums_release.SumsExchange(released=released, local_models=weights)
+
+
+def train_by(
+    engine: str,
+    graph: Graph,
+    run: Run,
+    observe: Observer,
+    *,
+    loaders: Sequence[Loader] | None = None,
+    use_numba: Compiled = None,
+) -> Trained:
+    """`train` in this process, or on a Ray cluster, by ``loaders`` where records are to stay."""
+    if engine == "local":
+        return train(graph, run, observe=observe, use_numba=use_numba)
+    from pdml.training import ray_engine
+
+    options: dict[str, Any] = {"observe": observe, "use_numba": use_numba}
+    with ray_engine.cluster_shards(run, loaders) as shards:
+        return ray_engine.train(graph, run.plan, run.source, shards, **options)
+
+
+def exchange_by(
+    engine: str,
+    run: Run,
+    *,
+    loaders: Sequence[Loader] | None = None,
+    local_models: bool = False,
+    intercept: bool = True,
+) -> sums_release.SumsExchange:
+    """`exchange` in this process, or on a Ray cluster, as `train_by`."""
+    options = {"local_models": local_models, "intercept": intercept}
+    if engine == "local":
+        return exchange(run, **options)
+    from pdml.training import ray_engine
+
+    with ray_engine.cluster_shards(run, loaders) as shards:
+        return ray_engine.exchange(run.plan, run.source, shards, **options)
 
 
 def sweep(
@@ -122,11 +148,9 @@ def sweep(
     threads: int | None = None,
     use_numba: Compiled = None,
 ) -> list[Trained]:
-    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data
-    serves them all.
-
-    ``use_numba`` says for all servers or for each whether its loops are compiled; None decides by
-    the size of all records.
+    """Several trainings over the same graph, records, a, β, T and loss, which share every pass over
+    the data. ``use_numba`` says for all servers or for each whether its loops are compiled; None
+    decides by the size of all records.
     """
     plan = _common_plan(runs)
     first = runs[0].servers
@@ -195,14 +219,15 @@ def _rounds(
         if observe is not None:
             observe(t, sent, point)
     work = solvers.states.work.sum(axis=0)
-    inside = [Inside(certified[k], int(work[0]), int(work[2])) for k in range(len(runs))]
-    return [Trained(sent[k].copy(), consensus[k], inside[k]) for k in range(len(runs))]
+    passes, hessians = int(work[0]), int(work[2])
+    return [
+        Trained(sent[k].copy(), consensus[k], SolverFigures(certified[k], passes, hessians))
+        for k in range(len(runs))
+    ]
 
 
 def _sum_neighbours(graph: Graph, sent: Array) -> Array:
-    """Σ_{l in N_i} w̃_l for every server and run, added in ascending order of l as
-    `steps.sum_messages` does.
-    """
+    """Σ_{l in N_i} w̃_l, added in ascending order of l as `steps.sum_messages` does."""
     runs, n = sent.shape[:2]
     stacked = np.ascontiguousarray(sent.transpose(1, 0, 2, 3)).reshape(n, -1)
     total: Matrix = graph.adjacency @ stacked
@@ -210,11 +235,8 @@ def _sum_neighbours(graph: Graph, sent: Array) -> Array:
 
 
 def diameters(points: Array) -> Array:
-    """The largest Euclidean distance between two servers' vectors, (..., n, C, d) -> (...), many
-    rounds at a time.
-
-    From 200 servers on twice the largest distance from their mean, which is at least it and at most
-    twice it.
+    """The largest Euclidean distance between two servers' vectors, (..., n, C, d) -> (...).
+    From 200 servers on twice the largest distance from their mean: between it and twice it.
     """
     flat = points.reshape(*points.shape[:-2], -1)
     if flat.shape[-2] > 200:
@@ -229,9 +251,6 @@ def diameters(points: Array) -> Array:
 
 
 def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
-    """Passes can be shared only where the servers' matrices, their strong convexity and the rounds
-    are the same.
-    """
     if not runs:
         raise InvalidInput("a sweep needs at least one training")
     plan = runs[0].plan
@@ -250,10 +269,8 @@ def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
 
 
 def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
-    """The servers' rows one below the other; not copied when they are slices of one matrix already.
-
-    In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself
-    stay as they are stored: at a node nobody sees the others' zeros.
+    """The servers' rows one below the other, not copied if they are slices of one matrix. Rows that
+    each server brought by itself stay as they are stored: at a node nobody sees the others' zeros.
     """
     cuts = np.cumsum([0, *(server.spec.records for server in servers)]).astype(np.int64)
     whole = servers[0].pooled
@@ -275,9 +292,7 @@ def workers(threads: int | None) -> int:
 
 @contextmanager
 def _pool(size: int, servers: int) -> Iterator[ServerMap]:
-    """``each(work, jobs)``: call work(job) for every job, in this thread and its helpers; whoever
-    is free takes the next.
-    """
+    """``map_servers(work, jobs)``: whichever thread is free takes the next job."""
     if size == 1:
         yield lambda work, jobs=range(servers): [work(int(i)) for i in jobs]
         return
