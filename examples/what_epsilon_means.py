@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from pdml.accounting import Ledger
-from pdml.audit import confidence, sums_transcripts
-from pdml.audit.inference import label_victim
+from pdml.audit import confidence, sums_attacks
+from pdml.audit.rounds_attacks import label_victim
 from pdml.audit.sums_attacks import records, sums_victim, with_noise
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 
@@ -63,8 +63,7 @@ for louder in (0.05, 0.15, 0.3, 0.5, 0.8, 1.2):  # how many deviations one recor
     events = (LabelFlip(inf).event(), *victim.events())
     line = Ledger((events,), delta=DELTA).row("features", "other servers", 0)
     seen = [
-        sums_transcripts.releases(v, RUNS, 7, k, 1).reshape(RUNS, -1)
-        for k, v in enumerate(pair.worlds)
+        sums_attacks.releases(v, RUNS, 7, k, 1).reshape(RUNS, -1) for k, v in enumerate(pair.worlds)
     ]
     found = confidence.separate(*seen, delta=0.02)
     spent.append(line.epsilon)

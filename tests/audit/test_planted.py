@@ -14,7 +14,7 @@ import pytest
 from pdml.accounting import ledger
 from pdml.accounting.events import IterateReleased, group_events
 from pdml.audit import ATTACKS, Effort, Finding
-from pdml.audit.inference import DELTA, MU, attack, flip_first, label_victim
+from pdml.audit.rounds_attacks import DELTA, MU, attack, flip_first, label_victim
 from pdml.audit.victim import Victim
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.label_flip import LabelFlip

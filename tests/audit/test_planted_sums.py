@@ -11,7 +11,7 @@ import pytest
 
 from pdml.accounting import bounds, ledger, per_release_loss
 from pdml.accounting.events import EventGroups, group_events
-from pdml.audit import Effort, coalitions, sums_transcripts
+from pdml.audit import Effort, coalitions
 from pdml.audit import sums_attacks as attacks
 from pdml.audit.victim import Victim
 from pdml.mechanisms import integer_gaussian, masks
@@ -33,10 +33,8 @@ NAMES = (
 
 
 def told_apart(pair, runs=1_500):
-    seen = [
-        sums_transcripts.releases(one, runs, 7, world, 1) for world, one in enumerate(pair.worlds)
-    ]
-    return sums_transcripts.distinguish("sums", pair, seen, pair.worlds[0].claims(pair.data))
+    seen = [attacks.releases(one, runs, 7, world, 1) for world, one in enumerate(pair.worlds)]
+    return attacks.distinguish("sums", pair, seen, pair.worlds[0].claims(pair.data))
 
 
 def found(name, runs=1_500):
@@ -49,9 +47,7 @@ def noise(name="across", runs=300):
     """The width of the noise in one world of a pair."""
     pair = next(each for each in attacks.record_pairs() if each.name == name)
     victim = pair.worlds[0]
-    return sums_transcripts.width(
-        "noise", [(victim, sums_transcripts.releases(victim, runs, 7, 0, 1), 1.0)]
-    )
+    return attacks.width("noise", [(victim, attacks.releases(victim, runs, 7, 0, 1), 1.0)])
 
 
 def violated(attack=coalitions.coalition, effort=EFFORT):
@@ -84,7 +80,7 @@ def test_half_the_noise(monkeypatch, kind, name):
     halved = scaled(lambda which, one: one / 2 if which == kind else one)
     monkeypatch.setattr(sums_release, "_stddevs", halved)
     assert not found(name).passed
-    assert not noise().passed and sums_transcripts.KINDS[kind] in noise().sentence
+    assert not noise().passed and attacks.KINDS[kind] in noise().sentence
 
 
 @pytest.mark.parametrize(

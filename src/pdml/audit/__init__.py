@@ -11,13 +11,17 @@ from importlib.util import find_spec
 
 from pdml import _validate
 from pdml.audit.answer_attacks import answer_inference
-from pdml.audit.averaging import averaging, label_flips
 from pdml.audit.coalitions import coalition
-from pdml.audit.deployed import deployed_node
+from pdml.audit.confidence import FALSE_ALARM, Finding
+from pdml.audit.deployed_node import deployed_node
 from pdml.audit.deployed_sums import deployed_sums
-from pdml.audit.finding import FALSE_ALARM, Finding
-from pdml.audit.gradient_difference import gradient_difference
-from pdml.audit.inference import label_inference, record_membership
+from pdml.audit.rounds_attacks import (
+    averaging,
+    gradient_difference,
+    label_flips,
+    label_inference,
+    record_membership,
+)
 from pdml.audit.sensitivity import sensitivity
 from pdml.audit.sums_attacks import sums_inference, sums_membership
 from pdml.audit.victim import Effort

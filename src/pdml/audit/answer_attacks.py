@@ -1,9 +1,9 @@
 """Randomised answers under attack: one of them, and all with the label, from the report itself and
 from what its server releases.
 
-The device is the real one: `device.answers` reads what a person says, `device.memo` randomises
-it with the operating system's randomness, and the study's encoder makes codes of the response.
-That randomness has no seed, so that findings differ a little from run to run.
+The device is the real one: `device.answers` reads what a person says, `device.memo` randomises it
+by the operating system, and the study's encoder makes codes of the levels. That randomness has no
+seed, so that findings differ a little from run to run.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,9 @@ from pdml.accounting import Ledger
 from pdml.accounting.events import Event, SumsReleased
 from pdml.accounting.kinds import Adversary
 from pdml.accounting.randomized_attributes import TOGETHER
-from pdml.audit import sums_transcripts
-from pdml.audit.confidence import DELTAS, epsilon_bound
-from pdml.audit.finding import FALSE_ALARM, Finding, compare
-from pdml.audit.sums_attacks import SHARE, noisy
-from pdml.audit.sums_transcripts import WorldPair
+from pdml.audit import sums_attacks
+from pdml.audit.confidence import DELTAS, FALSE_ALARM, Finding, compare, epsilon_bound
+from pdml.audit.sums_attacks import SHARE, WorldPair, noisy
 from pdml.audit.victim import Effort, response
 from pdml.device import memo
 from pdml.device.answers import to_draw
@@ -35,7 +33,7 @@ from pdml.study import Study
 from pdml.study.schema.servers import ServerEntry
 from pdml.training.server import Server
 
-DEVICES = 20  # labels of an effort for each device: it randomises its answers one at a time
+DEVICES = 20  # labels of an effort for each device: it randomises several answers, one at a time
 RECORDS, CLASSES = 4, 2
 LABEL = 1.0  # ε
 YEARS = Number(name="years", low=0, high=6)  # an answer in the clear
@@ -82,12 +80,12 @@ class Person:
         return np.repeat(np.array(indices)[:, None], self.trainings, axis=1)
 
     def chances(self) -> Array:
-        """Of every report, by the ε on the menus and independent randomised responses."""
-        questions = [(self.label, CLASSES, self.study.menu[0])]
+        """Of every report, by the ε on the menus: answers are randomised independently."""
+        answers = [(self.label, CLASSES, self.study.menu[0])]
         for question, level in zip(self.study.encoder.sensitive, self.levels, strict=True):
             assert question.epsilon is not None
-            questions.append((level, len(question.choices), question.epsilon.default))
-        laws = [response(np.eye(many)[level], epsilon) for level, many, epsilon in questions]
+            answers.append((level, len(question.choices), question.epsilon.default))
+        laws = [response(np.eye(many)[level], epsilon) for level, many, epsilon in answers]
         return np.asarray(reduce(np.multiply.outer, laws)).ravel()
 
     def by_report(self) -> list[Server]:
@@ -118,7 +116,7 @@ class Person:
         return self.plan.events(self.spec)
 
     def charged(self) -> int:
-        """The releases the ledger has a line for."""
+        """The releases the ledger has a row for."""
         return self.trainings * sum(isinstance(event, SumsReleased) for event in self.events())
 
     def claim(self, data: str, adversary: str, delta: float = 1e-6) -> float:
@@ -151,7 +149,7 @@ def report_pairs() -> tuple[WorldPair[Person], ...]:
 
 
 def sums_pairs() -> tuple[WorldPair[Person], ...]:
-    """Noise such that the rows lie between those of randomised response alone and noise alone."""
+    """Noise such that the rows lie between randomised responses alone and noise alone."""
     alone, both = respondent(ALONE), respondent(STATUS, HABIT)
     return (
         WorldPair(
@@ -208,7 +206,7 @@ def _with_noise(person: Person, label_mu: float, square_mu: float) -> Person:
 
 def from_report(pair: WorldPair[Person], devices: int) -> Finding:
     """Whoever receives the report sees label and answers together: every report, and all that are
-    likelier in one world, against the line of ε alone.
+    likelier in one world, against the row of ε alone.
     """
     laws = np.array([victim.chances() for victim in pair.worlds])
     many = laws.shape[1]
@@ -237,9 +235,9 @@ def from_report(pair: WorldPair[Person], devices: int) -> Finding:
 def from_sums(pair: WorldPair[Person], runs: int, seed: int, jobs: int) -> Finding:
     """Other servers see what one exchange of sums releases."""
     releases = [
-        sums_transcripts.releases(victim, runs, seed, world, jobs)
+        sums_attacks.releases(victim, runs, seed, world, jobs)
         for world, victim in enumerate(pair.worlds)
     ]
     person = pair.worlds[0]
     claims = {delta: person.claim(pair.data, Adversary.OTHERS, delta) for delta in DELTAS}
-    return sums_transcripts.distinguish("answer_inference", pair, releases, claims)
+    return sums_attacks.distinguish("answer_inference", pair, releases, claims)

@@ -17,11 +17,10 @@ from math import sqrt
 import numpy as np
 
 from pdml._types import Array
-from pdml.audit import sums_attacks, sums_transcripts
-from pdml.audit.confidence import at_least
-from pdml.audit.finding import FALSE_ALARM, Finding, compare
-from pdml.audit.inference import label_victim
-from pdml.audit.sums_transcripts import WorldPair
+from pdml.audit import sums_attacks
+from pdml.audit.confidence import FALSE_ALARM, Finding, at_least, compare
+from pdml.audit.rounds_attacks import label_victim
+from pdml.audit.sums_attacks import WorldPair
 from pdml.audit.victim import CHUNK, Effort, Victim
 from pdml.mechanisms import masks
 from pdml.mechanisms.integer_gaussian import Units, dequantize
@@ -65,7 +64,7 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
                 for exchange, victim in zip(worlds, pair.worlds, strict=True)
             ]
             name, claims = f"coalition of {colluding}", pair.worlds[0].claims(pair.data, colluding)
-            findings.append(sums_transcripts.distinguish(name, pair, totals, claims, hidden=honest))
+            findings.append(sums_attacks.distinguish(name, pair, totals, claims, hidden=honest))
             share = honest / (len(SERVERS) - COLLUDING)
             widths += [(v, t, share) for v, t in zip(pair.worlds, totals, strict=True)]
         words += [
@@ -75,13 +74,13 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
         ]
     return (
         *findings,
-        sums_transcripts.width("coalition: noise", widths),
+        sums_attacks.width("coalition: noise", widths),
         single_words("coalition: single words", words),
     )
 
 
 def pairs() -> tuple[WorldPair[Victim], ...]:
-    """A reported label, and a record: neither randomised, which no server does."""
+    """A reported label, and a record: neither of them randomised, which no server does."""
     victim = masked_victim(len(SERVERS), COLLUDING)
     return sums_attacks.flipped("label", sums_attacks.with_noise(victim, MU, MU)), records(victim)
 
@@ -152,9 +151,7 @@ def honest_total(exchange: MaskedExchanges, victim: Victim, colluding: int) -> A
     they know: the victim's own sums and the noise of all honest servers are left.
     """
     honest = len(SERVERS) - colluding
-    other_sums = [
-        sums_transcripts.exact_row(member(victim, i), victim.plan) for i in range(1, honest)
-    ]
+    other_sums = [sums_attacks.exact_row(member(victim, i), victim.plan) for i in range(1, honest)]
     total = exchange.sent.sum(axis=1, dtype=np.uint64).view(np.int64) - exchange.rows[
         :, honest:
     ].sum(axis=1)

@@ -1,19 +1,81 @@
-"""From samples of two worlds to a lower bound on ε that holds with a stated probability.
+"""From samples of two worlds to a lower bound on ε that holds with a stated probability, and the
+finding that holds it against a claim.
 
-(ε, δ)-privacy says P(A) <= e^ε Q(A) + δ for every event A, so an event chosen beforehand gives ε >=
-ln((P(A) - δ)/Q(A)). The event is learnt on one part of the samples and counted on the rest, with
-Clopper-Pearson limits for both probabilities: whatever was learnt, the bound is sound; learning
-badly only makes it weak.
+(ε, δ)-privacy says P(A) <= e^ε Q(A) + δ for every event A, so an event chosen beforehand gives
+ε >= ln((P(A) - δ)/Q(A)). The event is learnt on one part of the samples and counted on the rest,
+with Clopper-Pearson limits for both probabilities: the bound is sound whatever was learnt.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isinf
+from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv
 
 from pdml._types import Array
-from pdml.audit.finding import FALSE_ALARM
+
+FALSE_ALARM = 1e-6  # the chance that a true claim is reported as violated, per finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One claim and the attack on it.
+
+    ``measured_lower_bound`` holds with probability ``confidence``; a claim below it is violated.
+    ``quantity`` says what both are: an "epsilon", or a "ratio" to a bound that claims at most 1.
+    """
+
+    name: str
+    claim: float
+    measured_lower_bound: float
+    confidence: float
+    passed: bool
+    sentence: str
+    quantity: str = "epsilon"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; infinity as the string "inf"."""
+        numbers = {"claim": self.claim, "measured_lower_bound": self.measured_lower_bound}
+        return {
+            "name": self.name,
+            "quantity": self.quantity,
+            **{name: "inf" if isinf(value) else value for name, value in numbers.items()},
+            "confidence": self.confidence,
+            "passed": self.passed,
+            "sentence": self.sentence,
+        }
+
+
+def compare(
+    name: str,
+    claim: float,
+    measured: float,
+    sentence: str,
+    *,
+    quantity: str = "epsilon",
+    confidence: float = 1 - FALSE_ALARM,
+) -> Finding:
+    """A finding that passes unless the measured lower bound is above the claim."""
+    return Finding(
+        name=name,
+        claim=float(claim),
+        measured_lower_bound=float(measured),
+        confidence=confidence,
+        passed=bool(measured <= claim),
+        sentence=sentence,
+        quantity=quantity,
+    )
+
+
+def require_ledger_rows(finding: Finding, sent: int, charged: int) -> Finding:
+    """The same, but that every message must have its row of the ledger."""
+    if sent == charged:
+        return finding
+    sentence = f"{sent} messages were sent, but the ledger has rows for {charged}"
+    return replace(finding, passed=False, sentence=sentence)
+
 
 # points of a claimed profile: small ones need many samples, and at large ones a claim that is
 # false by little is false by much

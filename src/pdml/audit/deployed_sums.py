@@ -3,8 +3,8 @@
 `Participant`, signed messages, journals in files, masks from the nodes' own keys, noise from the
 operating system; and when it has released, the victim dies and starts again. A third node, the
 spy, is the adversary's, and the second one may join it. They open what was sent to the spy, take
-off the masks whose seeds they have, and know all records but one. What is claimed is the line of
-the ledger in the victim's *journal*, for a report that is known, as no label is randomised here.
+off the masks whose seeds they have, and know all records but one. What is claimed is the row of
+the ledger in the victim's *journal*, for a report that is known, as nothing is randomised here.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,11 @@ from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import LabelFlipped, SumsReleased
 from pdml.accounting.kinds import Adversary, Data
-from pdml.audit import sums_transcripts
+from pdml.audit import sums_attacks
 from pdml.audit.coalitions import masked_victim, member, records, single_words
-from pdml.audit.confidence import DELTAS
-from pdml.audit.deployment import CHUNK, MEMORY
-from pdml.audit.finding import Finding, require_ledger_rows
-from pdml.audit.sums_transcripts import WorldPair
+from pdml.audit.confidence import DELTAS, Finding, require_ledger_rows
+from pdml.audit.deployed_node import CHUNK, MEMORY
+from pdml.audit.sums_attacks import WorldPair
 from pdml.audit.victim import Effort, Victim, deploy
 from pdml.mechanisms import masks
 from pdml.mechanisms.integer_gaussian import dequantize
@@ -74,18 +73,18 @@ def findings(transcripts: Sequence[SumsTranscript]) -> tuple[Finding, ...]:
             f"deployed_sums, coalition of {colluding}",
             _claims(transcripts[0].ledger, colluding),
         )
-        comparisons.append(sums_transcripts.distinguish(name, pair, totals, claims, hidden=honest))
+        comparisons.append(sums_attacks.distinguish(name, pair, totals, claims, hidden=honest))
         widths += [(v, t, honest / 2) for v, t in zip(pair.worlds, totals, strict=True)]
-    (line,) = transcripts[0].ledger.events
-    lines = sum(isinstance(event, SumsReleased) for event in line)
+    (events,) = transcripts[0].ledger.events
+    charged = sum(isinstance(event, SumsReleased) for event in events)
     return (
         *(
             require_ledger_rows(
-                comparison, max(transcript.messages for transcript in transcripts), lines
+                comparison, max(transcript.messages for transcript in transcripts), charged
             )
             for comparison in comparisons
         ),
-        sums_transcripts.width("deployed_sums: noise", widths),
+        sums_attacks.width("deployed_sums: noise", widths),
         single_words(
             "deployed_sums: single words",
             [words for transcript in transcripts for words in (transcript.sent, transcript.rows)],
@@ -94,7 +93,7 @@ def findings(transcripts: Sequence[SumsTranscript]) -> tuple[Finding, ...]:
 
 
 def _claims(ledger: Ledger, colluding: int) -> dict[float, float]:
-    """The features' line at every δ, for a report that is known: without randomised response."""
+    """The features' row at every δ, for a report that is known: not randomised."""
     (events,) = ledger.events
     releases = tuple(event for event in events if not isinstance(event, LabelFlipped))
     book = replace(ledger, events=(releases,))
@@ -110,7 +109,7 @@ def _total(transcript: SumsTranscript, colluding: int) -> Array:
     """What is left of the honest nodes' total when all other sums are known, (runs, 1, numbers)."""
     if colluding == 2:
         return dequantize(transcript.alone.view(np.int64))[:, None]
-    member_sums = sums_transcripts.exact_row(member(worlds().worlds[0], 1), worlds().worlds[0].plan)
+    member_sums = sums_attacks.exact_row(member(worlds().worlds[0], 1), worlds().worlds[0].plan)
     return (
         dequantize(transcript.rows.sum(axis=1, dtype=np.uint64).view(np.int64))[:, None]
         - member_sums

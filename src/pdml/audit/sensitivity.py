@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
 from pdml.accounting.events import IterateReleased
-from pdml.audit.finding import Finding, compare
-from pdml.audit.inference import FAR, record_victims
+from pdml.audit.confidence import Finding, compare
+from pdml.audit.rounds_attacks import FAR, record_victims
 from pdml.audit.victim import Effort, Victim
 from pdml.errors import NotCertified
 from pdml.mechanisms.randomness import Simulated

@@ -152,7 +152,7 @@ class Victim:
         return {delta: self.claim(data, delta, colluding) for delta in DELTAS}
 
     def charged(self) -> int:
-        """The releases the ledger has a line for."""
+        """The releases the ledger has a row for."""
         sent = (IterateReleased, SumsReleased)
         return self.trainings * sum(isinstance(event, sent) for event in self.events())
 
