@@ -134,7 +134,7 @@ def test_a_skipped_ledger_line_is_missed_by_its_number(monkeypatch):
     skip_last_round(monkeypatch)
     finding = theta()
     assert not finding.passed
-    assert finding.sentence == "3 messages were sent, but the ledger has lines for 2"
+    assert finding.sentence == "3 messages were sent, but the ledger has rows for 2"
 
 
 def test_a_skipped_ledger_line_shows_in_the_measured_bound_too(monkeypatch):

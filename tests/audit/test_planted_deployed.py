@@ -142,7 +142,7 @@ def test_debits_skipped_after_a_restart(monkeypatch):
     monkeypatch.setattr(Participant, "_open", open_again)
     found = told_apart(THETA, 5)
     assert not found.passed
-    assert found.sentence == "2 different messages were sent, but the journal has lines for 1"
+    assert found.sentence == "2 different messages were sent, but the journal has rows for 1"
 
 
 def test_a_message_that_changes_when_it_is_asked_for_again(monkeypatch):
@@ -156,4 +156,4 @@ def test_a_message_that_changes_when_it_is_asked_for_again(monkeypatch):
     monkeypatch.setattr(Journal, "outgoing", outgoing)
     found = told_apart(THETA, 5)
     assert not found.passed
-    assert "different messages were sent, but the journal has lines for 2" in found.sentence
+    assert "different messages were sent, but the journal has rows for 2" in found.sentence

@@ -71,7 +71,7 @@ def test_a_release_without_a_debit(monkeypatch):
         return real(self)
 
     monkeypatch.setattr(Participant, "_open", opened)
-    said = "1 messages were sent, but the ledger has lines for 0"
+    said = "1 messages were sent, but the ledger has rows for 0"
     assert list(violated(10).values()) == [said, said]
 
 
@@ -83,5 +83,5 @@ def test_a_row_that_changes_when_it_is_asked_for_again(monkeypatch):
         return (words + np.random.default_rng().integers(0, 99, words.shape, "u8")).tobytes()
 
     monkeypatch.setattr(Journal, "outgoing", outgoing)
-    said = "2 messages were sent, but the ledger has lines for 1"
+    said = "2 messages were sent, but the ledger has rows for 1"
     assert list(violated(10).values())[:2] == [said, said]

@@ -209,7 +209,7 @@ def sums_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 
 def sums_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
-    """One whole record, from Q and S: as it was reported, and jointly with the randomised response."""
+    """One whole record, from Q and S, as reported and jointly with the randomised response."""
     return _attack("sums_membership", record_pairs(), effort, seed)
 
 
@@ -246,8 +246,8 @@ def label_pairs() -> tuple[WorldPair[Victim], ...]:
 
 
 def record_pairs() -> tuple[WorldPair[Victim], ...]:
-    """Through Q, through S, and through both with randomised labels. At a large ε the worst record is the
-    opposite one.
+    """Through Q, through S, and through both with randomised labels. At a large ε the worst record
+    is the opposite one.
     """
     two, three = sums_victim(label_victim()), sums_victim(three_classes())
     randomised = replace(with_noise(two, RESPONSE_MU, 0.8), randomise=True)
