@@ -15,8 +15,7 @@ from benchmarks.timing import interleaved
 from pdml import Encoding, PDMLClassifier
 from pdml.mechanisms.randomness import Secure
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training import sums_fit
-from pdml.training import local_engine
+from pdml.training import local_engine, sums_fit
 
 PLAN = TrainingPlan(method="sums")
 

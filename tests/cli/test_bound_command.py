@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from running import run
 
 from pdml.numerics.admm.graph import Graph
-from pdml.research.bounds import Setting, corrected, longest_best, plot, sharper
+from pdml.research.bounds import Setting, corrected, longest_best, promised, sharper
 from pdml.research.paper import bounds_check
 
 ARGUMENTS = [
@@ -261,7 +261,7 @@ def test_no_words_stand_on_a_curve(
 
     monkeypatch.setattr("matplotlib.figure.Figure", Kept)
     setting = Setting(graph=Graph.ring(5), records=(20000,) * 5, width=20, epsilon=1.0, radius=3.0)
-    plot.draw(setting, against, tmp_path / "b.png", "png")
+    promised.draw(setting, against, tmp_path / "b.png", "png")
     (figure,) = drawn
     (axes,) = figure.axes
     words = [text for legend in figure.legends for text in legend.get_texts()]

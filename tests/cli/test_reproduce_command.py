@@ -87,9 +87,7 @@ def test_without_data_it_says_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv("PDML_DATA_DIR", str(folder / "nowhere"))
-    from pdml.research.paper import curves
-
-    curves._records.cache_clear()
+    convergence_figure._records.cache_clear()
     code, out, err = run(capsys, "reproduce", "fig3a", *SHORT)
     assert (code, out) == (1, "")
     assert "PDML_DATA_DIR" in err and "Traceback" not in err

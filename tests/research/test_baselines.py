@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from pdml.research.baselines.composition import Guarantee
 from pdml.research.baselines.roster import (
     ALL,
     ALONE,
@@ -26,7 +25,8 @@ from pdml.research.baselines.roster import (
     Baseline,
     Score,
 )
-from pdml.research.paper import Reproduction, baselines, baselines_claims, write
+from pdml.research.baselines.task import Guarantee
+from pdml.research.paper import Reproduction, baselines, write
 
 
 @pytest.fixture(autouse=True)
@@ -75,10 +75,10 @@ def test_the_planners_choice_is_told(results: list[Score]) -> None:
 def test_claims_hold_on_twonorm(results: list[Score]) -> None:
     clear = [r for r in results if r.name == "twonorm"]
     for claim in (
-        baselines_claims.within_budget(results),
-        baselines_claims.joining_is_safe(clear),
-        baselines_claims.local_model_is_safe(clear),
-        baselines_claims.behind_curators(clear),
+        baselines.within_budget(results),
+        baselines.joining_is_safe(clear),
+        baselines.local_model_is_safe(clear),
+        baselines.behind_curators(clear),
     ):
         assert claim.holds, claim
 
@@ -92,27 +92,24 @@ def test_claims_can_fail(results: list[Score]) -> None:
         replace(r, guarantee=Guarantee(label_collector=1.0, label_others=1.0, features_others=1.5))
         for r in results
     ]
-    assert not baselines_claims.within_budget(loud).holds
+    assert not baselines.within_budget(loud).holds
     worse = moved(results, -50, PLANNED)
-    assert (
-        not baselines_claims.ahead_of_equals(worse).holds
-        and baselines_claims.behind_curators(worse).holds
-    )
-    assert not baselines_claims.behind_curators(moved(results, 50, PLANNED)).holds
+    assert not baselines.ahead_of_equals(worse).holds and baselines.behind_curators(worse).holds
+    assert not baselines.behind_curators(moved(results, 50, PLANNED)).holds
     for name in (PLANNED, HALF, SINGLE):  # each coalition counts
-        assert not baselines_claims.joining_is_safe(moved(results, -20, name)).holds
-    assert not baselines_claims.local_model_is_safe(moved(results, -20, LOCAL_MODELS)).holds
+        assert not baselines.joining_is_safe(moved(results, -20, name)).holds
+    assert not baselines.local_model_is_safe(moved(results, -20, LOCAL_MODELS)).holds
     for name in ALONE:  # and the better way to be alone
-        assert not baselines_claims.local_model_is_safe(moved(results, 20, name)).holds
-    assert not baselines_claims.joining_is_safe(moved(results, 20, ALONE[0])).holds
+        assert not baselines.local_model_is_safe(moved(results, 20, name)).holds
+    assert not baselines.joining_is_safe(moved(results, 20, ALONE[0])).holds
 
 
 def test_nothing_is_gained_where_nothing_can_be_learnt(results: list[Score]) -> None:
     """A set on which even the model without privacy is no better than the larger class."""
     hopeless = [replace(r, name="hopeless") for r in results if r.name == "twonorm"]
     hopeless = moved(moved(hopeless, -60, PLAIN), -90, PLANNED)
-    assert "hopeless" not in baselines_claims.joining_is_safe(results + hopeless).measured
-    assert "hopeless" in baselines_claims.local_model_is_safe(results + hopeless).measured
+    assert "hopeless" not in baselines.joining_is_safe(results + hopeless).measured
+    assert "hopeless" in baselines.local_model_is_safe(results + hopeless).measured
 
 
 def test_a_house_within_two_standard_errors_is_safe() -> None:
@@ -121,7 +118,7 @@ def test_a_house_within_two_standard_errors_is_safe() -> None:
         given = {LOCAL_MODELS: 70 + np.array(leads)} | dict.fromkeys(
             ALONE, np.full(len(leads), 70.0)
         )
-        return baselines_claims.local_model_is_safe(
+        return baselines.local_model_is_safe(
             [Score(name, NO_TRUST, "a set", "", found, proved) for name, found in given.items()]
         ).holds
 
@@ -142,8 +139,8 @@ def test_a_protection_that_is_lost_is_over_the_budget(
             else r
             for r in results
         ]
-        assert not baselines_claims.within_budget(lost).holds
-    assert baselines_claims.within_budget(results).holds
+        assert not baselines.within_budget(lost).holds
+    assert baselines.within_budget(results).holds
 
 
 def test_what_counts_as_equal_promises_the_same() -> None:
@@ -158,7 +155,7 @@ def test_what_counts_as_equal_promises_the_same() -> None:
 def test_a_lead_within_two_standard_errors_is_none(results: list[Score]) -> None:
     def led(leads: list[float]) -> bool:
         given = {PLANNED: 70 + np.array(leads)} | dict.fromkeys(EQUAL, np.full(len(leads), 70.0))
-        return baselines_claims.ahead_of_equals(
+        return baselines.ahead_of_equals(
             [replace(r, accuracies=given[r.rival]) for r in results if r.rival in given]
         ).holds
 

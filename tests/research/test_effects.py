@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdml.research.paper import Reproduction, curves, effects, write
-from pdml.research.paper.curves import REFERENCE, Traces
+from pdml.research.paper import Reproduction, convergence_figure, effects, write
+from pdml.research.paper.convergence_figure import REFERENCE, Traces
 from pdml.research.paper.effects import BOUNDS, DECAYS, EPSILONS, LIMIT, PHASES
 
 T = 60
@@ -35,7 +35,7 @@ def test_everything_the_paper_says_of_figure_4_holds(outcomes: dict[str, Reprodu
 
 
 def test_rows_are_complete(outcomes: dict[str, Reproduction]) -> None:
-    rounds = curves.COMMON.rounds
+    rounds = convergence_figure.COMMON.rounds
     assert len(outcomes["fig4a"].rows) == (len(BOUNDS) + 1) * rounds
     assert len(outcomes["fig4b"].rows) == (len(DECAYS) + 2) * rounds
     assert len(outcomes["fig4c"].rows) == 2 * len(EPSILONS) + 1

@@ -13,9 +13,15 @@ from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels, steps
 from pdml.numerics.admm.losses import binary_loss
 from pdml.planning.training_plan import TrainingPlan
-from pdml.research.paper import Reproduction, convergence_figure, curves, experiment, write
-from pdml.research.paper.convergence_figure import BOTH, PHASE1
-from pdml.research.paper.curves import REFERENCE, Curve, Traces, find_convergence_round
+from pdml.research.paper import Reproduction, convergence_figure, experiment, write
+from pdml.research.paper.convergence_figure import (
+    BOTH,
+    PHASE1,
+    REFERENCE,
+    Curve,
+    Traces,
+    find_convergence_round,
+)
 from pdml.training import local_engine
 
 
@@ -38,7 +44,7 @@ def test_everything_the_paper_says_of_figure_3_holds(outcomes: dict[str, Reprodu
 def test_rows_cover_every_curve_and_round(outcomes: dict[str, Reproduction]) -> None:
     for name, drawn in (("fig3a", 2), ("fig3b", 3)):
         outcome = outcomes[name]
-        assert len(outcome.rows) == drawn * curves.COMMON.rounds
+        assert len(outcome.rows) == drawn * convergence_figure.COMMON.rounds
         assert all(len(row) == len(outcome.columns) for row in outcome.rows)
     for row in outcomes["fig3a"].rows:
         distance, norms = row[2], row[6]
@@ -61,10 +67,15 @@ def test_files_are_written_and_the_same_twice(
 
 
 def test_the_result_depends_on_seeds_alone(data_dir: Path) -> None:
-    short = replace(curves.COMMON, rounds=5)
-    sets = [replace(BOTH, plan=short), replace(REFERENCE, plan=replace(curves.SILENT, rounds=5))]
+    short = replace(convergence_figure.COMMON, rounds=5)
+    sets = [
+        replace(BOTH, plan=short),
+        replace(REFERENCE, plan=replace(convergence_figure.SILENT, rounds=5)),
+    ]
     one, two = (
-        curves.measure(sets, seeds=2, processes=n, progress=silent, people=1000)[BOTH.name]
+        convergence_figure.measure(sets, seeds=2, processes=n, progress=silent, people=1000)[
+            BOTH.name
+        ]
         for n in (1, 2)
     )
     np.testing.assert_array_equal(one.risk, two.risk)
@@ -84,10 +95,10 @@ def test_the_risk_is_the_papers_original_objective(data_dir: Path) -> None:
         noise_scale=0.1,
         noise_decay=0.9,
     )
-    found = curves.measure(
+    found = convergence_figure.measure(
         [Curve(name="x", plan=plan)], seeds=1, processes=1, progress=silent, people=500
     )["x"]
-    x, y = curves._records(500)
+    x, y = convergence_figure._records(500)
     graph = experiment.graph()
     out = local_engine.train(
         graph,
@@ -106,10 +117,10 @@ def test_the_reference_is_the_minimum_of_the_original_objective(data_dir: Path) 
     """At the minimiser of the pooled objective the gradient vanishes, so nothing near it has less
     risk than where ADMM ends.
     """
-    found = curves.measure([REFERENCE], seeds=1, processes=1, progress=silent, people=1000)[
-        REFERENCE.name
-    ]
-    x, y = curves._records(1000)
+    found = convergence_figure.measure(
+        [REFERENCE], seeds=1, processes=1, progress=silent, people=1000
+    )[REFERENCE.name]
+    x, y = convergence_figure._records(1000)
     loss = binary_loss("logistic")
     mean = labels.label_mean(x, labels.codes(y, inf, 2), loss)
     from scipy.optimize import minimize
@@ -124,14 +135,16 @@ def test_the_reference_is_the_minimum_of_the_original_objective(data_dir: Path) 
 
 def test_the_ledger_of_a_curve_is_that_of_its_plan() -> None:
     quiet, loud = (
-        curves.ledger(Curve(name="x", plan=replace(curves.COMMON, noise_scale=v, rounds=10)))
+        convergence_figure.ledger(
+            Curve(name="x", plan=replace(convergence_figure.COMMON, noise_scale=v, rounds=10))
+        )
         for v in (0.2, 0.4)
     )
     assert (
         loud.row("features", "other servers").epsilon
         < quiet.row("features", "other servers").epsilon
     )
-    assert quiet.row("label", "own server").epsilon == curves.EPSILON
+    assert quiet.row("label", "own server").epsilon == convergence_figure.EPSILON
 
 
 # The checks themselves: curves that do not do what the paper says are not waved through.

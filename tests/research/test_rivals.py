@@ -22,18 +22,14 @@ from pdml.errors import DataError, InvalidInput
 from pdml.numerics.admm import rows
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.baselines import (
-    gradient_descent,
-    objective_perturbation,
     pdml_plans,
     pooled,
     task,
     zhang_zhu,
 )
-from pdml.research.baselines.composition import per_round
-from pdml.research.baselines.gradient_descent import Descent
-from pdml.research.baselines.objective_perturbation import calibrate, radial_noise
 from pdml.research.baselines.pdml_plans import PlanRequest
-from pdml.research.baselines.task import Task
+from pdml.research.baselines.pooled import Descent, calibrate, radial_noise
+from pdml.research.baselines.task import Task, per_round
 from pdml.research.baselines.zhang_zhu import Dynamic
 from pdml.research.paper import experiment
 from pdml.training import sums_fit
@@ -168,7 +164,7 @@ def test_the_curators_weights_carry_the_noise_that_was_calibrated() -> None:
     noise = calibrate(1.0, records=200, ridge=ridge, shift=2.0)
     for seed in range(150):
         it = small(seed)
-        w = objective_perturbation.chaudhuri(it, ridge, 1.0)
+        w = pooled.chaudhuri(it, ridge, 1.0)
         lengths.append(
             float(np.linalg.norm(slopes(it.x, 2.0 * it.y - 1, w) + 200 * (ridge + noise.extra) * w))
         )
@@ -198,7 +194,7 @@ def test_gradient_noise_is_what_the_accountant_asks_for(protects: str) -> None:
 
     how = Descent(10, protects)
     sigma, moved = (
-        gradient_descent.noise_scale(how, 500, 1.0),
+        pooled.noise_scale(how, 500, 1.0),
         (2.0 if protects == "records" else 1.0) / 500,
     )
 
@@ -218,8 +214,8 @@ def test_a_step_carries_that_noise() -> None:
     for seed in range(150):
         it = small(seed)
         gradient = slopes(it.x, 2.0 * it.y - 1, np.zeros(5)) / 200
-        found.append(-gradient_descent.descend(it, how, 1.0) / gradient_descent.STEP - gradient)
-    sigma = gradient_descent.noise_scale(how, 200, 1.0)
+        found.append(-pooled.descend(it, how, 1.0) / pooled.STEP - gradient)
+    sigma = pooled.noise_scale(how, 200, 1.0)
     assert stats.kstest(np.ravel(found), "norm", args=(0, sigma)).pvalue > 1e-6
     assert stats.kstest(np.ravel(found) / 2, "norm", args=(0, sigma)).pvalue < 1e-6
 
@@ -233,11 +229,10 @@ def test_no_record_moves_a_gradient_by_more_than_its_sensitivity(seed: int, reac
     one, other = (slopes(x[k : k + 1], np.array([1.0]), w) for k in (0, 1))
     flipped = slopes(x[:1], np.array([-1.0]), w)
     assert (
-        np.linalg.norm(one - other)
-        <= 500 * gradient_descent.sensitivity(Descent(1, "records"), 500) + 1e-12
+        np.linalg.norm(one - other) <= 500 * pooled.sensitivity(Descent(1, "records"), 500) + 1e-12
     )
     assert np.linalg.norm(one - flipped) == pytest.approx(
-        500 * gradient_descent.sensitivity(Descent(1, "labels"), 500)
+        500 * pooled.sensitivity(Descent(1, "labels"), 500)
     )
 
 

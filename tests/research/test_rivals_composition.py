@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.research.baselines.composition import per_round, repeated_profile
+from pdml.research.baselines.task import per_round, repeated_profile
 from pdml.research.paper.experiment import DELTA
 
 

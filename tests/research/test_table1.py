@@ -20,9 +20,7 @@ from pdml.planning.search.planner import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import raetsch
 from pdml.research.paper import (
-    bounded_noise,
     experiment,
-    preprocessing,
     table1,
     table1_cells,
     write,
@@ -68,7 +66,7 @@ def test_our_rows_do_not_depend_on_other_records(x: np.ndarray, other: float, na
     changed = x.copy()
     changed[1:] = other
     np.testing.assert_array_equal(
-        preprocessing.to_declared(x, name)[0], preprocessing.to_declared(changed, name)[0]
+        table1_cells.to_declared(x, name)[0], table1_cells.to_declared(changed, name)[0]
     )
 
 
@@ -76,16 +74,16 @@ def test_their_rows_do_depend_on_other_records() -> None:
     """Why they stand in no ledger."""
     x = np.array([[1.0, 0.5], [1.0, 1.0]])
     assert not np.array_equal(
-        preprocessing.to_largest(x, "")[0], preprocessing.to_largest(x * [[1], [8]], "")[0]
+        table1_cells.to_largest(x, "")[0], table1_cells.to_largest(x * [[1], [8]], "")[0]
     )
 
 
 @given(
     x=records.filter(lambda x: bool((np.abs(x).max(axis=0) > 1e-3).all())),
-    way=st.sampled_from(preprocessing.BOTH),
+    way=st.sampled_from(table1_cells.PREPROCESSINGS),
 )
 def test_rows_keep_the_bound_their_ledger_counts_with(
-    x: np.ndarray, way: preprocessing.Preprocessing
+    x: np.ndarray, way: table1_cells.Preprocessing
 ) -> None:
     made = way.apply(x, "twonorm")
     assert np.linalg.norm(made, axis=1).max() <= way.norm_bound * (1 + 1e-15)
@@ -93,7 +91,7 @@ def test_rows_keep_the_bound_their_ledger_counts_with(
 
 
 def test_the_codes_of_splice_are_centred() -> None:
-    low, high = preprocessing.to_declared(np.array([[1.0], [4.0]]), "splice")[:, 0]
+    low, high = table1_cells.to_declared(np.array([[1.0], [4.0]]), "splice")[:, 0]
     assert low == pytest.approx(-high)
 
 
@@ -110,20 +108,20 @@ some_sizes = st.builds(
 
 @given(sizes=some_sizes, bound=st.floats(0.1, 50))
 def test_calibrated_noise_keeps_both_of_the_papers_bounds(sizes: Sizes, bound: float) -> None:
-    kind, reach = bounded_noise.objective("calibrated", bound, sizes)
+    kind, reach = table1_cells.objective_noise("calibrated", bound, sizes)
     assert kind == "truncated_gaussian"
     assert reach * sqrt(sizes.width) <= bound * (1 + 1e-12)  # |η|_∞ <= reach, so |η|_2 <= √d·reach
-    assert reach <= SIGMAS * bounded_noise.least_deviation(sizes)
+    assert reach <= SIGMAS * table1_cells.least_deviation(sizes)
 
 
 @pytest.mark.parametrize("epsilon", [0.4, 1.0])
 def test_calibrated_noise_leaves_others_its_share_and_half_of_it_does_not(epsilon: float) -> None:
     joined = experiment.graph()
     sizes = Sizes(records=(350,) * joined.n, width=3, epsilon=epsilon, norm_bound=1.0)
-    kind, reach = bounded_noise.objective("calibrated", 1e6, sizes)
+    kind, reach = table1_cells.objective_noise("calibrated", 1e6, sizes)
     plan = TrainingPlan(rounds=2, objective_noise=kind, objective_bound=reach, noise_scale=0.0)
     share = prove_privacy(plan, sizes, joined).label_others / epsilon
-    assert share == pytest.approx(bounded_noise.SHARE, rel=0.01)
+    assert share == pytest.approx(table1_cells.SHARE, rel=0.01)
     assert (
         prove_privacy(replace(plan, objective_bound=reach / 2), sizes, joined).label_others
         > 1.2 * share * epsilon
@@ -135,7 +133,7 @@ def test_calibrated_noise_leaves_others_its_share_and_half_of_it_does_not(epsilo
     [("box", "uniform_box"), ("ball", "uniform_ball"), ("gaussian", "truncated_gaussian")],
 )
 def test_other_noises_fill_the_bound(noise: str, kind: str) -> None:
-    assert bounded_noise.objective(noise, 9.0, Sizes(records=(10,), width=2, epsilon=1.0)) == (
+    assert table1_cells.objective_noise(noise, 9.0, Sizes(records=(10,), width=2, epsilon=1.0)) == (
         kind,
         9.0,
     )
@@ -146,19 +144,19 @@ def test_a_noise_nobody_knows_is_refused() -> None:
         InvalidInput,
         match="noise must be one of 'box', 'ball', 'gaussian', 'calibrated', got 'cube'",
     ):
-        bounded_noise.objective("cube", 1.0, Sizes(records=(10,), width=2, epsilon=1.0))
+        table1_cells.objective_noise("cube", 1.0, Sizes(records=(10,), width=2, epsilon=1.0))
 
 
 # What a cell is trained with, and what it proves
 
 
-@pytest.mark.parametrize("way", preprocessing.BOTH, ids=lambda way: way.name)
-def test_each_column_is_trained_with_every_noise(way: preprocessing.Preprocessing) -> None:
+@pytest.mark.parametrize("way", table1_cells.PREPROCESSINGS, ids=lambda way: way.name)
+def test_each_column_is_trained_with_every_noise(way: table1_cells.Preprocessing) -> None:
     planned = trainings("image", way)
     assert [(column.name, noise) for column, noise, _, _ in planned] == [
         (column.name, noise)
         for column in COLUMNS
-        for noise in (bounded_noise.NOISES if column.bound else ("none",))
+        for noise in (table1_cells.NOISES if column.bound else ("none",))
     ]
     for column, _, plan, sizes in planned:
         assert sum(sizes.records) == 2086 - 626 and sizes.width == 19
@@ -169,7 +167,7 @@ def test_each_column_is_trained_with_every_noise(way: preprocessing.Preprocessin
 
 def test_what_a_column_proves() -> None:
     joined = experiment.graph()
-    for column, noise, plan, sizes in trainings("ringnorm", preprocessing.THEIRS):
+    for column, noise, plan, sizes in trainings("ringnorm", table1_cells.THEIRS):
         privacy = prove_privacy(plan, sizes, joined)
         assert privacy.label_receiving_server == column.epsilon
         assert privacy.label_others <= column.epsilon
@@ -199,7 +197,7 @@ def test_only_releases_make_the_model(data_dir: Path, monkeypatch: pytest.Monkey
         replace(table1_cells.COMMON, rounds=3, noise_scale=1e3, noise_decay=0.999),
     )
     accuracies = np.array(table1_cells._measure_seed(("twonorm", 1, 0)))
-    noisy = np.array([column.bound > 0 for column, *_ in trainings("twonorm", preprocessing.OURS)])
+    noisy = np.array([column.bound > 0 for column, *_ in trainings("twonorm", table1_cells.OURS)])
     assert (
         np.ptp(accuracies[noisy]) < 2
     )  # the same θ in every training of a seed: labels and η no longer matter
@@ -253,7 +251,7 @@ def test_the_table_is_written_and_complete(cells: tuple[Cell, ...], tmp_path: Pa
     paths = write(outcome, tmp_path)
     with paths["csv"].open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 3 * 2 * (3 + 4 * len(bounded_noise.NOISES))
+    assert len(rows) == 3 * 2 * (3 + 4 * len(table1_cells.NOISES))
     assert {(row["set"], row["column"]) for row in rows} == {
         (name, column.name) for name in ("german", "banana", "splice") for column in COLUMNS
     }
@@ -273,7 +271,7 @@ def test_the_table_is_written_and_complete(cells: tuple[Cell, ...], tmp_path: Pa
 
 def test_the_terminal_table_is_eighty_wide(cells: tuple[Cell, ...]) -> None:
     table = table1.summary(cells)
-    assert len(table) == 1 + 3 * (1 + 2 * len(bounded_noise.NOISES))
+    assert len(table) == 1 + 3 * (1 + 2 * len(table1_cells.NOISES))
     assert {len(row) for row in table} == {8}
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     assert 2 + sum(widths) + 2 * 7 <= 80

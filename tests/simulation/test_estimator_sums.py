@@ -240,7 +240,7 @@ def right(models, x, y):
 
 
 def gains(x, y, seeds, servers=5):
-    """Accuracy of the house's models less that of each server alone, by seed."""
+    """Accuracy of the local models less that of each server alone, by seed."""
     loud = TrainingPlan(method="sums", label_noise=5.0, square_noise=9.0)
     silent = TrainingPlan(method="sums", label_noise=1e6, square_noise=1e6)  # nobody is heard
     for seed in seeds:

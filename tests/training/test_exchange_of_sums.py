@@ -137,7 +137,7 @@ def test_masked_releases_add_up_to_the_total_and_tell_nothing_alone():
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_local_engine_releases_what_each_server_would(classes):
-    """To the bit, in any number of threads; the house's models are those made by hand."""
+    """To the bit, in any number of threads; the local models are those made by hand."""
     plan = TrainingPlan(method="sums", colluding=1)
     members, source = list(servers(classes=classes)), source_named("simulated", 3)
     own = [sums_release.exact(each, plan) for each in members]

@@ -140,7 +140,7 @@ def test_the_number_of_threads_changes_nothing():
     run = federation(graph, [40] * 10)
     one, three = (local_engine.train(graph, run, threads=k, use_numba=True) for k in (1, 3))
     np.testing.assert_array_equal(one.released, three.released)
-    np.testing.assert_array_equal(one.solver.certified, three.inside.certified)
+    np.testing.assert_array_equal(one.solver.certified, three.solver.certified)
 
 
 def test_the_same_source_gives_the_same_bits():

@@ -67,7 +67,7 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
         observe=lambda t, released, _: seen.append((t, released.shape)),
     )
     np.testing.assert_array_equal(found.released, expected.released)
-    mine, theirs = found.solver, expected.inside
+    mine, theirs = found.solver, expected.solver
     np.testing.assert_array_equal(mine.certified, theirs.certified)
     np.testing.assert_allclose(found.consensus, expected.consensus, rtol=1e-12)
     assert (mine.passes, mine.hessians) == (theirs.passes, theirs.hessians)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdml.numerics.admm.graph import Graph
-from pdml.research.bounds.convergence import (
+from pdml.research.bounds.printed import (
     Condition,
     Constants,
     Curvature,

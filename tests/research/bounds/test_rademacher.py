@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pdml.errors import InvalidInput
-from pdml.research.bounds import rademacher
+from pdml.research.bounds import promised
 
 small = arrays(float, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.floats(-1, 1))
 
@@ -32,11 +32,11 @@ def exact(x: np.ndarray, radius: float) -> float:
 
 @given(x=small, radius=st.floats(0.1, 10))
 def test_the_closed_form_is_never_below_the_complexity(x: np.ndarray, radius: float) -> None:
-    assert exact(x, radius) <= rademacher.closed_form(x, radius) * (1 + 1e-12) + 1e-12
+    assert exact(x, radius) <= promised.closed_form(x, radius) * (1 + 1e-12) + 1e-12
 
 
 def test_orthogonal_records_attain_the_closed_form() -> None:
-    assert exact(np.eye(5), 2.0) == pytest.approx(rademacher.closed_form(np.eye(5), 2.0))
+    assert exact(np.eye(5), 2.0) == pytest.approx(promised.closed_form(np.eye(5), 2.0))
 
 
 def test_sampling_finds_the_exact_complexity_and_not_another() -> None:
@@ -44,7 +44,7 @@ def test_sampling_finds_the_exact_complexity_and_not_another() -> None:
     apart.
     """
     x = np.random.default_rng(0).normal(size=(9, 2))
-    found = rademacher.sampled(x, 3.0, np.random.default_rng(1), draws=40_000, miss=1e-6)
+    found = promised.sampled(x, 3.0, np.random.default_rng(1), draws=40_000, miss=1e-6)
     truth = exact(x, 3.0)
     assert found.low <= truth <= found.high
     assert not found.low <= 1.05 * truth <= found.high
@@ -53,19 +53,19 @@ def test_sampling_finds_the_exact_complexity_and_not_another() -> None:
 
 def test_sampled_stays_below_the_closed_form_on_many_records() -> None:
     x = np.random.default_rng(2).normal(size=(2000, 20)) / 10
-    found = rademacher.sampled(x, 1.0, np.random.default_rng(3))
-    assert found.low <= rademacher.closed_form(x, 1.0)
-    assert found.value > 0.9 * rademacher.closed_form(
+    found = promised.sampled(x, 1.0, np.random.default_rng(3))
+    assert found.low <= promised.closed_form(x, 1.0)
+    assert found.value > 0.9 * promised.closed_form(
         x, 1.0
     )  # |Σνx| concentrates: Jensen loses little
-    same = rademacher.sampled(sp.csr_array(x), 1.0, np.random.default_rng(3))
+    same = promised.sampled(sp.csr_array(x), 1.0, np.random.default_rng(3))
     assert same.value == pytest.approx(found.value)
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidInput, match="radius must"):
-        rademacher.closed_form(np.ones((2, 2)), 0.0)
+        promised.closed_form(np.ones((2, 2)), 0.0)
     with pytest.raises(InvalidInput, match="at least one record"):
-        rademacher.closed_form(np.ones((0, 2)), 1.0)
+        promised.closed_form(np.ones((0, 2)), 1.0)
     with pytest.raises(InvalidInput, match="draws must"):
-        rademacher.sampled(np.ones((2, 2)), 1.0, np.random.default_rng(0), draws=1)
+        promised.sampled(np.ones((2, 2)), 1.0, np.random.default_rng(0), draws=1)

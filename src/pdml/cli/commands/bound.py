@@ -117,7 +117,7 @@ def bound(
         else Complexity.of(consortium.public[0], setting.radius, seed)
     )
     if plot is not None:
-        from pdml.research.bounds.plot import draw
+        from pdml.research.bounds.promised import draw
 
         outputs.commit({plot: lambda path: draw(setting, against, path, kind)})
     guarantees = promises(setting, complexity)

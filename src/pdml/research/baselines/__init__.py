@@ -1,3 +1,1 @@
-"""Other ways to learn from the same people, each with the privacy that is proved for it. One rival,
-one file.
-"""
+"""Other ways to learn from the same people, each with the privacy that is proved for it."""

@@ -16,8 +16,7 @@ from pdml.planning.search import planner
 from pdml.planning.search.planner import Budget, Proposal, Sizes
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
-from pdml.research.baselines.composition import Guarantee
-from pdml.research.baselines.task import Task
+from pdml.research.baselines.task import Guarantee, Task
 from pdml.research.paper import experiment
 from pdml.training import local_engine, sums_fit
 

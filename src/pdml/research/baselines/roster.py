@@ -9,15 +9,12 @@ from typing import Any
 
 from pdml._types import Array
 from pdml.research.baselines import (
-    gradient_descent,
-    objective_perturbation,
     pdml_plans,
     pooled,
     zhang_zhu,
 )
-from pdml.research.baselines.composition import Guarantee
 from pdml.research.baselines.pdml_plans import PlanRequest
-from pdml.research.baselines.task import Task
+from pdml.research.baselines.task import Guarantee, Task
 
 EPSILON = 1.0  # of labels on the device, and of labels and records against others
 
@@ -78,7 +75,7 @@ class Score:
 
 
 def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Baseline:
-    train, guarantee = gradient_descent.descend, gradient_descent.guarantee
+    train, guarantee = pooled.descend, pooled.descent_guarantee
     return Baseline(name, CURATOR, train, guarantee, protects, settings)
 
 
@@ -113,13 +110,13 @@ _BUILT_IN = (
     Baseline(
         "Chaudhuri et al.",
         CURATOR,
-        objective_perturbation.chaudhuri,
-        objective_perturbation.guarantee,
+        pooled.chaudhuri,
+        pooled.perturbation_guarantee,
         FROM_OTHERS,
-        objective_perturbation.RIDGES,
+        pooled.RIDGES,
     ),
-    _descent("DP-GD, records", FROM_OTHERS, gradient_descent.RECORDS),
-    _descent("DP-GD, labels only", ("label_others",), gradient_descent.LABELS_ONLY),
+    _descent("DP-GD, records", FROM_OTHERS, pooled.RECORDS),
+    _descent("DP-GD, labels only", ("label_others",), pooled.LABELS_ONLY),
     _zhang_zhu("Zhang-Zhu, dual", "dual", inf),
     _zhang_zhu("Zhang-Zhu, primal", "primal", inf),
     _planned(f"{PLANNED}, no flips", inf),

@@ -28,9 +28,8 @@ from pdml._types import Array
 from pdml.accounting.profiles import epsilon_at, joint_profile
 from pdml.numerics.admm import labels, rows, steps
 from pdml.numerics.admm.solver import PrimalSolver
-from pdml.research.baselines.composition import Guarantee, per_round, repeated_profile
-from pdml.research.baselines.objective_perturbation import calibrate, radial_noise
-from pdml.research.baselines.task import LOSS, Task
+from pdml.research.baselines.pooled import calibrate, radial_noise
+from pdml.research.baselines.task import LOSS, Guarantee, Task, per_round, repeated_profile
 from pdml.research.paper import experiment
 
 WEIGHT = 1e-3  # a/n

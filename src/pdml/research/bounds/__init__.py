@@ -7,9 +7,8 @@ radius=10.0)).total
 """
 
 from pdml.research.bounds import corrected, printed, sharper
-from pdml.research.bounds.bound_terms import Bound
 from pdml.research.bounds.promised import Complexity, Promises, promises
-from pdml.research.bounds.setting import Setting, longest_best
+from pdml.research.bounds.setting import Bound, Setting, longest_best
 
 __all__ = [
     "Bound",

@@ -8,8 +8,7 @@ They hold with probability 1 - δ over records and reported labels, for classifi
 
 from math import log, sqrt
 
-from pdml.research.bounds.bound_terms import Bound
-from pdml.research.bounds.setting import Setting
+from pdml.research.bounds.setting import Bound, Setting
 
 VARIANT = "corrected"
 SOLVER_SHARE = 0.01  # of the ridge, which pays for solves that are not exact

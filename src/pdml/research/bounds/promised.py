@@ -1,19 +1,100 @@
-"""Everything that theory promises of one setting: every statement in every variant, and what must
-hold for it.
+"""Everything that theory promises of one setting: every statement in every variant, what must hold
+for it, and the Rademacher complexity of the classifiers {|w| <= W} on given records,
+
+    Rad(W) = (1/m) E_ν sup_{|w| <= W} Σ_j ν_j w·x_j = (W/m) E_ν |Σ_j ν_j x_j| <= (W/m) sqrt(Σ_j
+    |x_j|²),
+
+the supremum by Cauchy-Schwarz, the inequality by Jensen and E ν_j ν_k = 0 (j ≠ k).
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from math import sqrt
+from dataclasses import asdict, dataclass, replace
+from math import erfc, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
+from pdml import _validate
 from pdml._types import Matrix
-from pdml.research.bounds import corrected, printed, rademacher, sharper
-from pdml.research.bounds.bound_terms import Bound
-from pdml.research.bounds.convergence import Constants, Curvature, condition
-from pdml.research.bounds.setting import Setting, longest_best
+from pdml.errors import InvalidInput
+from pdml.numerics.admm import rows
+from pdml.research.bounds import corrected, printed, sharper
+from pdml.research.bounds.printed import Constants, Curvature, condition
+from pdml.research.bounds.setting import Bound, Setting, longest_best
+from pdml.research.paper.drawing import BLUE, INK, MUTED, ORANGE, PAPER, drawing
+
+_BLOCK = 1 << 22  # signs drawn at a time
+
+
+def closed_form(x: Matrix, radius: float) -> float:
+    """(W/m) sqrt(Σ |x_j|²), at least the complexity; W·B/sqrt(m) if every record is as long as B
+    allows.
+    """
+    lengths = rows.norms(_records(x))
+    return _radius(radius) * float(np.linalg.norm(lengths)) / len(lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """A mean over drawn signs, and an interval that misses the true complexity with probability at
+    most ``miss``.
+    """
+
+    value: float
+    low: float
+    high: float
+    draws: int
+    miss: float
+
+
+def sampled(
+    x: Matrix, radius: float, rng: np.random.Generator, *, draws: int = 200, miss: float = 0.01
+) -> Sampled:
+    """(W/m) times the mean of |Σ_j ν_j x_j| over ``draws`` vectors of random signs, with a
+    central-limit interval.
+
+    One draw of |Σ ν_j x_j| is sub-Gaussian (it is 2·sigma_max(X)-Lipschitz and convex in ν), so
+    that the interval is honest from a few dozen draws on; it is not exact.
+    """
+    records = _records(x)
+    draws = _validate.integer(
+        "draws", draws, low=10, high=10**7, why="an interval needs several draws"
+    )
+    miss = _validate.real("miss", miss, low=0, high=1, open_low=True, open_high=True)
+    m = records.shape[0]
+    scale = _radius(radius) / m
+    lengths = []
+    for start in range(0, draws, step := max(1, _BLOCK // m)):
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(min(step, draws - start), m))
+        lengths.append(np.linalg.norm(np.asarray(records.T @ signs.T), axis=0))
+    norms = np.concatenate(lengths) * scale
+    reach = (
+        brentq(lambda z: erfc(z / sqrt(2)) - miss, 0, 40) * float(norms.std(ddof=1)) / sqrt(draws)
+    )
+    value = float(norms.mean())
+    return Sampled(
+        value=value, low=max(0.0, value - reach), high=value + reach, draws=draws, miss=miss
+    )
+
+
+def _radius(radius: float) -> float:
+    return _validate.real(
+        "radius",
+        radius,
+        low=0,
+        high=1e12,
+        open_low=True,
+        why="the classifiers are the w with |w| <= radius",
+    )
+
+
+def _records(x: Matrix) -> Matrix:
+    records = rows.as_rows(x)
+    if records.shape[0] == 0:
+        raise InvalidInput("x must hold at least one record, got none")
+    return records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +114,13 @@ class Complexity:
 
     records: int
     closed_form: float
-    sampled: rademacher.Sampled
+    sampled: Sampled
 
     @classmethod
     def of(cls, x: Matrix, radius: float, seed: int = 0) -> "Complexity":
         """Of the records ``x``, for classifiers up to ``radius``; ``seed`` draws the signs."""
-        sample = rademacher.sampled(x, radius, np.random.default_rng([seed, 9]))
-        return cls(
-            records=int(x.shape[0]), closed_form=rademacher.closed_form(x, radius), sampled=sample
-        )
+        sample = sampled(x, radius, np.random.default_rng([seed, 9]))
+        return cls(records=int(x.shape[0]), closed_form=closed_form(x, radius), sampled=sample)
 
     def per_server(self, records: Sequence[int]) -> list[float]:
         """The closed form for so many records like these."""
@@ -184,3 +263,49 @@ def _decay(setting: Setting, first: tuple[Bound, Constants] | str) -> tuple[Prec
         f"{chosen.penalty:.4g} and no other"
     )
     return (Precondition(name="noise decay < C", holds=True, reason=why),)
+
+
+AGAINST = {"records": "records per server (m)", "bound": "bound of the objective's noise (R)"}
+_POINTS = 41
+
+
+def draw(setting: Setting, against: str, path: Path, kind: str) -> None:
+    """Corollary 1 in all variants and the sharper one's terms, from a hundredth to a hundred times
+    the setting, as ``kind`` png or svg.
+    """
+    from matplotlib.figure import Figure
+
+    factors = np.geomspace(0.01, 100, _POINTS)
+    if against == "records":
+        settings = [
+            replace(setting, records=tuple(max(1, round(m * f)) for m in setting.records))
+            for f in factors
+        ]
+        places = [float(np.mean(s.records)) for s in settings]
+    else:
+        middle = setting.objective_bound or 1.0
+        settings = [replace(setting, objective_bound=middle * f) for f in factors]
+        places = [s.objective_bound for s in settings]
+    with drawing("bound"):
+        figure = Figure(figsize=(8, 4.5), layout="constrained", facecolor=PAPER)
+        axes = figure.subplots()
+        for room, colour in ((printed, MUTED), (corrected, ORANGE), (sharper, BLUE)):
+            bounds = [room.corollary1(s) for s in settings]
+            axes.plot(places, [b.total for b in bounds], color=colour, label=room.VARIANT)
+        for term, style in (("labels", "--"), ("objective", ":")):
+            values = [getattr(b, term) for b in bounds]
+            if max(values) > 0:
+                axes.plot(places, values, style, color=BLUE, label=f"sharper: {term}")
+        caption = f"loss at w = 0: {setting.zero_loss:.2f}"
+        axes.axhline(setting.zero_loss, color=INK, linewidth=0.8, label=caption)
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel=AGAINST[against],
+            ylabel="bound on the excess risk (Corollary 1)",
+        )
+        # beside the axes: no curve can run through it
+        figure.legend(frameon=False, loc="outside right upper")
+        figure.savefig(
+            path, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None
+        )

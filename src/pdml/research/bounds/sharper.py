@@ -11,9 +11,8 @@ from math import log, sqrt
 import numpy as np
 
 from pdml._types import Array
-from pdml.research.bounds.bound_terms import Bound
 from pdml.research.bounds.corrected import exact_share, inexact, iterate_term, way
-from pdml.research.bounds.setting import Setting
+from pdml.research.bounds.setting import Bound, Setting
 
 VARIANT = "sharper"
 _RATIO = 1.25  # between the radii of shells

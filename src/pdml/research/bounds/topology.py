@@ -22,7 +22,7 @@ from pdml._types import Array
 from pdml.errors import InvalidInput
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
-from pdml.research.bounds.convergence import Curvature, condition
+from pdml.research.bounds.printed import Curvature, condition
 
 PENALTIES = tuple(float(beta) for beta in np.geomspace(1e-3, 1, 7))
 MOST_SERVERS = 100  # eigenvalues of 2n x 2n matrices, one for each graph, penalty and curvature

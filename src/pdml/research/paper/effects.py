@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml._types import Array
-from pdml.research.paper import curves, drawing, experiment
-from pdml.research.paper.curves import (
+from pdml.research.paper import convergence_figure, drawing, experiment
+from pdml.research.paper.convergence_figure import (
     COMMON,
     REFERENCE,
     SILENT,
@@ -18,7 +18,7 @@ from pdml.research.paper.curves import (
     Traces,
     find_convergence_round,
 )
-from pdml.research.paper.figure_style import MUTED, PAPER
+from pdml.research.paper.drawing import MUTED, PAPER
 from pdml.research.paper.reproduction import Claim, Progress, Reproduction
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ NEAR = 0.01  # of the risk: what "close" and "converged" mean
 FLAT = 0.1  # of the fall from the smallest ε to `LARGE`: how much more the risk may fall beyond
 
 _ADULT = (
-    f"Adult, {curves.PEOPLE:,} people at ten servers with 13 links; a = "
+    f"Adult, {convergence_figure.PEOPLE:,} people at ten servers with 13 links; a = "
     f"{COMMON.regularization:g}, β = {COMMON.penalty:g}"
 )
 _RISK = "Empirical risk on the true labels (the paper's original objective divided by n)"
@@ -44,11 +44,11 @@ _RISK = "Empirical risk on the true labels (the paper's original objective divid
 
 def fig4a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
     """The effect of the bound R of the objective noise, at ρ = 0.8."""
-    count = seeds or curves.SEEDS
+    count = seeds or convergence_figure.SEEDS
     sets = [
         Curve(name=_bound(bound), plan=replace(COMMON, objective_bound=bound)) for bound in BOUNDS
     ]
-    curve_traces = curves.measure(
+    curve_traces = convergence_figure.measure(
         [REFERENCE, *sets], seeds=count, processes=processes, progress=progress
     )
     return Reproduction(
@@ -58,7 +58,7 @@ def fig4a(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
             f"{_RISK}, round by round, for noise η in the objective uniform in the ball of "
             f"radius R: mean over {count} seeds, pale: lowest "
             "to highest. Dashed: the reference, general ADMM on the original data. "
-            f"{_ADULT}; labels at ε = {curves.EPSILON:g}, "
+            f"{_ADULT}; labels at ε = {convergence_figure.EPSILON:g}, "
             f"V = {COMMON.noise_scale:g}, ρ = {COMMON.noise_decay:g}. The right side shows "
             "the same above the reference, logarithmic."
         ),
@@ -91,13 +91,13 @@ def higher(curve_traces: dict[str, Traces]) -> Claim:
 
 def fig4b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
     """The effect of the decay ρ of the iterate noise, at R = 1."""
-    count = seeds or curves.SEEDS
+    count = seeds or convergence_figure.SEEDS
     sets = [Curve(name=_decay(decay), plan=replace(COMMON, noise_decay=decay)) for decay in DECAYS]
     limit = Curve(name=LIMIT, plan=replace(COMMON, noise_scale=0.0))
-    curve_traces = curves.measure(
+    curve_traces = convergence_figure.measure(
         [REFERENCE, limit, *sets], seeds=count, processes=processes, progress=progress
     )
-    spent = {curve.name: curves.ledger(curve).feature_epsilons() for curve in sets}
+    spent = {curve.name: convergence_figure.ledger(curve).feature_epsilons() for curve in sets}
     values: dict[str, float | str] = {
         curve.name: decay for curve, decay in zip(sets, DECAYS, strict=True)
     }
@@ -127,7 +127,7 @@ def fig4b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
             f"{_RISK}, round by round, for noise θ(t) on releases whose variance falls by ρ "
             f"each round: mean over {count} seeds, pale: "
             f"lowest to highest. Dashed: the reference. {_ADULT}; labels at ε = "
-            f"{curves.EPSILON:g}, R = {COMMON.objective_bound:g}, "
+            f"{convergence_figure.EPSILON:g}, R = {COMMON.objective_bound:g}, "
             f"V = {COMMON.noise_scale:g}. Dots: where a curve comes within {NEAR:.0%} of "
             "its limit for good. What the ledger proves for "
             f"features against the other servers (ε at δ = {experiment.DELTA:g}): {costs}."
@@ -181,13 +181,13 @@ def same_end(curve_traces: dict[str, Traces]) -> Claim:
 
 def fig4c(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
     """The final risk against the label ε, with and without Phase 2."""
-    count = seeds or curves.SEEDS
+    count = seeds or convergence_figure.SEEDS
     sets = [
         Curve(name=_point(e, phase), plan=plan, epsilon=e)
         for phase, plan in PHASES.items()
         for e in EPSILONS
     ]
-    curve_traces = curves.measure(
+    curve_traces = convergence_figure.measure(
         [REFERENCE, *sets], seeds=count, processes=processes, progress=progress, every_round=False
     )
     # (ε, seeds)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml.research.datasets import raetsch
-from pdml.research.paper import bounded_noise, drawing, experiment, preprocessing
-from pdml.research.paper.figure_style import BLUE, GRID, INK, MUTED, ORANGE
+from pdml.research.paper import drawing, experiment, table1_cells
+from pdml.research.paper.drawing import BLUE, GRID, INK, MUTED, ORANGE
 from pdml.research.paper.reproduction import Claim, Progress, Reproduction
 from pdml.research.paper.table1_cells import COLUMNS, COMMON, PAPER, Cell, measure
 
@@ -31,8 +31,8 @@ _NAMES = (
     "ε = 1, R = 9",
 )
 _WAYS = {
-    preprocessing.OURS.name: "our preprocessing",
-    preprocessing.THEIRS.name: "paper's likely preprocessing",
+    table1_cells.OURS.name: "our preprocessing",
+    table1_cells.THEIRS.name: "paper's likely preprocessing",
 }
 _LEGEND = (1, 2, 3, 0)  # the paper, ours, theirs, the box
 _ACROSS = 4
@@ -68,8 +68,8 @@ def draw(cells: Sequence[Cell], noise: str) -> "Figure":
 
 def _panel(axes: "Axes", name: str, cells: Sequence[Cell], noise: str) -> None:
     styles = {
-        preprocessing.OURS.name: (BLUE, "o", -0.2),
-        preprocessing.THEIRS.name: (ORANGE, "s", 0.2),
+        table1_cells.OURS.name: (BLUE, "o", -0.2),
+        table1_cells.THEIRS.name: (ORANGE, "s", 0.2),
     }
     for way, (colour, marker, offset) in styles.items():
         selection = [
@@ -88,7 +88,7 @@ def _panel(axes: "Axes", name: str, cells: Sequence[Cell], noise: str) -> None:
     box = [
         cell
         for cell in cells
-        if cell.preprocessing == preprocessing.THEIRS.name and cell.noise == "box"
+        if cell.preprocessing == table1_cells.THEIRS.name and cell.noise == "box"
     ]
     axes.plot(
         [cell.mean for cell in box],
@@ -162,7 +162,9 @@ def reproduction(cells: Sequence[Cell]) -> Reproduction:
 
 def claims(cells: Sequence[Cell]) -> tuple[Claim, ...]:
     """The bars, then what the paper says of its table, then what its columns prove."""
-    bars = [_bar(cells, way.name, bound) for bound in (0, 1, 9) for way in preprocessing.BOTH]
+    bars = [
+        _bar(cells, way.name, bound) for bound in (0, 1, 9) for way in table1_cells.PREPROCESSINGS
+    ]
     if any(cell.set == "splice" for cell in cells):
         bars.append(_splice(cells))
     return (*bars, _order(cells), _uniform_proves_nothing(cells), _features(cells))
@@ -180,7 +182,7 @@ def _bar(cells: Sequence[Cell], way: str, bound: float) -> Claim:
     )
     others = [
         (noise, sum(c.meets_bar for c in there if c.noise == noise))
-        for noise in bounded_noise.NOISES
+        for noise in table1_cells.NOISES
         if noise != BEST and bound
     ]
     rest = (
@@ -201,7 +203,7 @@ def _bar(cells: Sequence[Cell], way: str, bound: float) -> Claim:
 
 def _splice(cells: Sequence[Cell]) -> Claim:
     ours = _pick(
-        cells, lambda cell: cell.set == "splice" and cell.preprocessing == preprocessing.OURS.name
+        cells, lambda cell: cell.set == "splice" and cell.preprocessing == table1_cells.OURS.name
     )
     free = next(cell for cell in ours if isinf(cell.column.epsilon))
     lead = min(cell.mean - cell.paper for cell in ours)
@@ -218,7 +220,7 @@ def _order(cells: Sequence[Cell]) -> Claim:
     """The paper: larger ε and smaller R give better accuracy. R = 1 and R = 0 lie too close
     together to be told apart.
     """
-    ours = _pick(cells, lambda cell: cell.preprocessing == preprocessing.OURS.name)
+    ours = _pick(cells, lambda cell: cell.preprocessing == table1_cells.OURS.name)
     mean = {
         column.name: float(np.mean([c.mean for c in ours if c.column == column]))
         for column in COLUMNS
@@ -282,8 +284,8 @@ def summary(cells: Sequence[Cell]) -> tuple[tuple[str, ...], ...]:
     table: list[tuple[str, ...]] = [("", *(column.name for column in COLUMNS))]
     for name in dict.fromkeys(cell.set for cell in cells):
         table.append((name, *(f"{value:.1f}" for value in PAPER[name])))
-        for way in preprocessing.BOTH:
-            for k, noise in enumerate(bounded_noise.NOISES):
+        for way in table1_cells.PREPROCESSINGS:
+            for k, noise in enumerate(table1_cells.NOISES):
                 noises = {noise} | ({"none"} if k == 0 else set())
                 there = {
                     c.column: c
@@ -306,7 +308,7 @@ def _text(cell: Cell) -> str:
 
 
 def _caption(seeds: int) -> str:
-    theirs, ours = preprocessing.BOTH
+    theirs, ours = table1_cells.PREPROCESSINGS
     return (
         f"First row of a set: the paper. Then mean ± sd of one run over {seeds} seeds "
         "(random split, labels and noise); ! in place of ± "

@@ -1,4 +1,4 @@
-"""The house's style for matplotlib hides the user's and leaves it alone."""
+"""The product's style for matplotlib hides the user's and leaves it alone."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from io import BytesIO
 import matplotlib
 from matplotlib.figure import Figure
 
-from pdml.research.paper.figure_style import drawing
+from pdml.research.paper.drawing import drawing
 
 
 def drawn() -> bytes:
