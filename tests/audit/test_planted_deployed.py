@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from pdml.audit import deployed_node
+from pdml.audit import deployed_rounds
 from pdml.audit.confidence import Finding
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
@@ -22,18 +22,18 @@ THETA, ETA, FEATURES = "label, mostly theta", "label, mostly eta", "features"
 FEW, ENOUGH = 60, 500  # runs of either world: for the width of the noise, and for a bound on ε
 
 
-def case(name: str) -> deployed_node.Case:
-    return next(one for one in deployed_node.cases() if one.name == name)
+def case(name: str) -> deployed_rounds.Case:
+    return next(one for one in deployed_rounds.cases() if one.name == name)
 
 
 def told_apart(name: str, runs: int = ENOUGH) -> Finding:
     chosen = case(name)
-    return deployed_node.distinguish(chosen, deployed_node.lives(chosen, runs))
+    return deployed_rounds.distinguish(chosen, deployed_rounds.lives(chosen, runs))
 
 
 def width(name: str) -> Finding:
     chosen = case(name)
-    return deployed_node.width({chosen: deployed_node.lives(chosen, FEW)})
+    return deployed_rounds.width({chosen: deployed_rounds.lives(chosen, FEW)})
 
 
 def theta_of(change):

@@ -13,7 +13,7 @@ from pdml import _validate
 from pdml.audit.answer_attacks import answer_inference
 from pdml.audit.coalitions import coalition
 from pdml.audit.confidence import FALSE_ALARM, Finding
-from pdml.audit.deployed_node import deployed_node
+from pdml.audit.deployed_rounds import deployed_node
 from pdml.audit.deployed_sums import deployed_sums
 from pdml.audit.rounds_attacks import (
     averaging,

@@ -23,7 +23,7 @@ from pdml.accounting.kinds import Adversary, Data
 from pdml.audit import sums_attacks
 from pdml.audit.coalitions import masked_victim, member, records, single_words
 from pdml.audit.confidence import DELTAS, Finding, require_ledger_rows
-from pdml.audit.deployed_node import CHUNK, MEMORY
+from pdml.audit.deployed_rounds import CHUNK, MEMORY
 from pdml.audit.sums_attacks import WorldPair
 from pdml.audit.victim import Effort, Victim, deploy
 from pdml.mechanisms import masks

@@ -219,15 +219,15 @@ def _attack(
     findings, plain = [], []
     runs = effort.transcripts // SHARE
     for k, pair in enumerate(pairs):
-        releases = [
+        samples = [
             releases(victim, runs, seed + k, world, effort.jobs)
             for world, victim in enumerate(pair.worlds)
         ]
         claims = pair.worlds[0].claims(pair.data)
-        findings.append(distinguish(name, pair, releases, claims))
+        findings.append(distinguish(name, pair, samples, claims))
         if not pair.worlds[0].randomise:
             plain += [
-                (target, rows, 1.0) for target, rows in zip(pair.worlds, releases, strict=True)
+                (target, rows, 1.0) for target, rows in zip(pair.worlds, samples, strict=True)
             ]
     return (*findings, width(f"{name}: noise", plain))
 
