@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from pdml.training.engines import local_engine
+from pdml.training import local_engine
 from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget, Ledger
