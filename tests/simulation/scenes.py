@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from pdml.training import local_engine
 from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget, Ledger
@@ -24,7 +23,7 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Relay, ServerEntry, Study
 from pdml.study.frozen_dataset import FrozenWriter
 from pdml.study.schema import template
-from pdml.training import sums_release
+from pdml.training import local_engine, sums_release
 from pdml.training.server import compiles
 
 NAMES = ("alice", "bob", "carol")
