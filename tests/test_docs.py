@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+from copy import copy
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -215,7 +216,7 @@ def test_every_block_of_extending_runs(capsys, monkeypatch):
         "research.datasets.catalogue.DATASETS",
     ):
         module, registry = f"pdml.{name}".rsplit(".", 1)
-        monkeypatch.setattr(f"{module}.{registry}", dict(getattr(import_module(module), registry)))
+        monkeypatch.setattr(f"{module}.{registry}", copy(getattr(import_module(module), registry)))
     # modules that hold the data sets under a name of their own
     monkeypatch.setattr(task, "DATASETS", catalogue.DATASETS)
     blocks = re.findall(

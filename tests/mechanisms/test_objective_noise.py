@@ -4,6 +4,7 @@ Both sources are held to it: the simulated one, and the one that protects people
 False alarms: 1e-9 per check (`fitting`); all of them together stay under 1e-6.
 """
 
+from copy import copy
 from math import sqrt
 
 import numpy as np
@@ -16,7 +17,6 @@ from scipy.stats import beta, chi2, uniform
 from pdml.accounting.objective_loss import HIDES, Hidden, objective_profile
 from pdml.errors import InvalidInput
 from pdml.mechanisms.objective_noise import (
-    BUILT_IN,
     FAMILIES,
     SIGMAS,
     NoiseFamily,
@@ -26,7 +26,7 @@ from pdml.mechanisms.objective_noise import (
 from pdml.mechanisms.randomness import OBJECTIVE, Secure, Simulated
 
 R = 3.0  # σ = 1/2, so that a variance used as a standard deviation shows
-KINDS = tuple(BUILT_IN)
+KINDS = tuple(FAMILIES.built_in)
 NOISY = [kind for kind in KINDS if kind != "none"]
 SOURCES = {"simulated": lambda: Simulated(4), "secure": Secure}
 
@@ -214,5 +214,5 @@ def test_a_family_of_ones_own_reaches_the_ledger(own_families):
 @pytest.fixture
 def own_families(monkeypatch):
     """Registered here, and nowhere else."""
-    monkeypatch.setattr("pdml.mechanisms.objective_noise.FAMILIES", dict(FAMILIES))
+    monkeypatch.setattr("pdml.mechanisms.objective_noise.FAMILIES", copy(FAMILIES))
     monkeypatch.setattr("pdml.accounting.objective_loss.HIDES", dict(HIDES))

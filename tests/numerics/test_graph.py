@@ -5,6 +5,7 @@ promise.
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import networkx as nx
@@ -380,7 +381,7 @@ def test_build_refuses(topology: object, links: int | None, message: str) -> Non
 
 
 def test_a_topology_of_ones_own_has_a_name(monkeypatch):
-    monkeypatch.setattr("pdml.numerics.admm.graph.TOPOLOGIES", dict(TOPOLOGIES))
+    monkeypatch.setattr("pdml.numerics.admm.graph.TOPOLOGIES", copy(TOPOLOGIES))
 
     def wheel(n, rng):
         return Graph.from_edges([*Graph.star(n).edges, *((i, i + 1) for i in range(1, n - 1))])

@@ -1,6 +1,7 @@
 """The plan: every letter of the paper, checked, and what it will spend."""
 
 import math
+from copy import copy
 from importlib import import_module
 from math import sqrt
 
@@ -204,7 +205,7 @@ def own_names(monkeypatch):
     """What a test registers, other tests do not have."""
     for registry in ("numerics.admm.losses.BINARY", "mechanisms.objective_noise.FAMILIES"):
         module, name = f"pdml.{registry}".rsplit(".", 1)
-        monkeypatch.setattr(f"{module}.{name}", dict(getattr(import_module(module), name)))
+        monkeypatch.setattr(f"{module}.{name}", copy(getattr(import_module(module), name)))
 
 
 def test_a_plan_takes_a_loss_of_ones_own_and_reads_it_back(own_names):

@@ -6,15 +6,15 @@ They give only (0, δ)-privacy with a large δ, so the default is a Gaussian wit
 to the box.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from pdml import _validate
+from pdml._registry import Registry
 from pdml._types import Array
 from pdml.accounting import objective_loss
 from pdml.accounting.events import ObjectiveNoised
@@ -100,42 +100,19 @@ NONE = NoiseFamily(
     longest=lambda bound, size: 0.0,
     mean_square=lambda bound, size: 0.0,
 )
-FAMILIES = {family.name: family for family in (TRUNCATED_GAUSSIAN, UNIFORM_BOX, UNIFORM_BALL, NONE)}
-BUILT_IN: Mapping[str, NoiseFamily] = MappingProxyType(dict(FAMILIES))
+FAMILIES: Registry[NoiseFamily] = Registry(
+    "objective_noise", (TRUNCATED_GAUSSIAN, UNIFORM_BOX, UNIFORM_BALL, NONE)
+)
 
 
 def noise_family(kind: str | NoiseFamily) -> NoiseFamily:
     """A family by its name, or one of a researcher's own, as it is."""
-    if isinstance(kind, NoiseFamily):
-        return kind
-    return FAMILIES[_validate.choice("objective_noise", kind, tuple(FAMILIES))]
+    return FAMILIES.resolve(kind)
 
 
 def register(family: NoiseFamily) -> NoiseFamily:
-    """Make a family known by its name to plans and ledgers, in this process.
-
-    Parameters
-    ----------
-    family : NoiseFamily
-        With another name than the built-in ones; one registered before under it is replaced.
-
-    Returns
-    -------
-    NoiseFamily
-        The same.
-
-    Raises
-    ------
-    InvalidInput
-        If a built-in family has this name.
-    """
-    if BUILT_IN.get(family.name, family) != family:
-        raise InvalidInput(
-            f"objective_noise must have a name of its own, got {family.name!r}: built-in noise "
-            "has it",
-            setting="objective_noise",
-        )
-    FAMILIES[family.name] = family
+    """Make a family known by its name to plans and ledgers, in this process."""
+    FAMILIES.register(family)
     objective_loss.HIDES[family.name] = family.hides
     return family
 
@@ -190,7 +167,7 @@ class ObjectiveNoise:
         if family.draw_securely is None:
             exact = " and ".join(
                 repr(name)
-                for name, other in BUILT_IN.items()
+                for name, other in FAMILIES.built_in.items()
                 if other.draw_securely and other != NONE
             )
             raise InvalidInput(

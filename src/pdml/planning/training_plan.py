@@ -1,6 +1,6 @@
 """The public settings of a training: every letter of the paper, and what they will spend."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from math import sqrt
 from types import MappingProxyType
@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from pdml import _validate
+from pdml._registry import Registry
 from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
 from pdml.accounting.budget import MOST_ROUNDS
@@ -105,9 +106,8 @@ class TrainingPlan:
         }
         for name, why in reasons.items():
             _validate.real(name, getattr(self, name), low=0, high=1e9, open_low=True, why=why)
-        self._resolve("loss", losses.binary_loss(self.loss), losses)
-        noise = objective_noise.noise_family(self.objective_noise)
-        self._resolve("objective_noise", noise, objective_noise)
+        self._resolve(losses.BINARY, losses.register)
+        self._resolve(objective_noise.FAMILIES, objective_noise.register)
         ObjectiveNoise(self.objective_noise, self.objective_bound)
         for name in ("noise_scale", "tolerance"):
             value = getattr(self, name)

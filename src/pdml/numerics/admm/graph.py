@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate, extras
+from pdml._registry import Registry
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import GraphError, InvalidInput
 
@@ -262,9 +263,9 @@ def _random(n: int, rng: Any) -> Graph:
     return Graph.random(n, min(max(round(1.3 * n), n - 1), _servers(n)[1]), _generator(rng))
 
 
-TOPOLOGIES = {
-    topology.name: topology
-    for topology in (
+TOPOLOGIES: Registry[Topology] = Registry(
+    "topology",
+    (
         Topology("random", _random),
         Topology("ring", lambda n, _: Graph.ring(n)),
         Topology("complete", lambda n, _: Graph.complete(n)),
@@ -274,36 +275,14 @@ TOPOLOGIES = {
             "small_world",
             lambda n, rng: Graph.small_world(n, min(4, n - n % 2), 0.1, _generator(rng)),
         ),
-    )
-}
-_BUILT_IN = tuple(TOPOLOGIES.values())
+    ),
+)
 
 
 def register(topology: Topology) -> Topology:
-    """Make a topology known by its name, in this process.
-
-    Parameters
-    ----------
-    topology : Topology
-        With another name than the built-in ones; one registered before under it is replaced.
-
-    Returns
-    -------
-    Topology
-        The same. Organisations agree on links, so that nobody else needs to know it.
-
-    Raises
-    ------
-    InvalidInput
-        If a built-in topology has this name.
-    """
-    if topology not in _BUILT_IN and topology.name in {built.name for built in _BUILT_IN}:
-        raise InvalidInput(
-            f"topology must have a name of its own, got {topology.name!r}: a built-in one has it",
-            setting="topology",
-        )
-    TOPOLOGIES[topology.name] = topology
-    return topology
+    """Make a topology known by its name, in this process. Organisations agree on links, so that
+    nobody else needs to know it."""
+    return TOPOLOGIES.register(topology)
 
 
 def build(
@@ -325,7 +304,7 @@ def build(
             )
         return Graph.random(n, links, _generator(rng))
     if isinstance(topology, str):
-        topology = TOPOLOGIES[_validate.choice("topology", topology, tuple(TOPOLOGIES))]
+        topology = TOPOLOGIES.resolve(topology)
     if isinstance(topology, Topology):
         topology = topology.build(n, rng)
     if isinstance(topology, Graph):

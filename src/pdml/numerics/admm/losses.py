@@ -9,16 +9,16 @@ Shapes: margins Z are (..., C) with one score per class code: C = 1 for binary l
 softmax.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pdml import _validate
 from pdml._math import logsumexp, softmax
+from pdml._registry import Registry
 from pdml._types import Array
 from pdml.errors import InvalidInput
 
@@ -258,44 +258,16 @@ SOFTMAX = Loss(
     curvature=_softmax_curvature,
 )
 
-BINARY = {loss.name: loss for loss in (LOGISTIC, SQUARE, MATSUSHITA)}
-BUILT_IN: Mapping[str, Loss] = MappingProxyType(dict(BINARY))  # what other organisations know, too
+BINARY: Registry[Loss] = Registry("loss", (LOGISTIC, SQUARE, MATSUSHITA))
 
 
 def binary_loss(loss: str | Loss) -> Loss:
     """A binary loss by its name, or one of a researcher's own, as it is."""
-    if isinstance(loss, Loss):
-        return loss
-    return BINARY[_validate.choice("loss", loss, tuple(BINARY))]
+    return BINARY.resolve(loss)
 
 
 def register(loss: Loss) -> Loss:
-    """Make a binary loss known by its name, in this process.
-
-    Parameters
-    ----------
-    loss : Loss
-        With another name than the built-in ones; one registered before under it is replaced.
-
-    Returns
-    -------
-    Loss
-        The same.
-
-    Raises
-    ------
-    InvalidInput
-        If a built-in loss has this name, or if functions and bounds contradict one another.
-
-    Guarantees
-    ----------
-    - Between organisations only the name of a built-in loss is accepted.
-    """
-    if BUILT_IN.get(loss.name, loss) != loss:
-        raise InvalidInput(
-            f"loss must have a name of its own, got {loss.name!r}: a built-in loss has it",
-            setting="loss",
-        )
+    """Make a binary loss known by its name, in this process; refused where its functions and bounds
+    contradict one another. Between organisations only a built-in loss is accepted."""
     loss.check()
-    BINARY[loss.name] = loss
-    return loss
+    return BINARY.register(loss)
