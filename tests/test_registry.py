@@ -15,7 +15,7 @@ class Thing:
 
 
 def test_own_objects_stand_beside_the_built_in_ones():
-    things = Registry("thing", (Thing("small"), Thing("large", 9)))
+    things = Registry("thing", Thing, (Thing("small"), Thing("large", 9)))
     own = things.register(Thing("own"))
     assert things.resolve("own") is own and things.resolve("large").size == 9
     assert things.register(Thing("own", 2)) == things.resolve("own") == Thing("own", 2)
@@ -24,10 +24,14 @@ def test_own_objects_stand_beside_the_built_in_ones():
     assert things.register(Thing("small")) == Thing("small")
     with pytest.raises(InvalidInput, match="thing must be one of 'small', 'large', 'own'"):
         things.resolve("missing")
+    with pytest.raises(
+        InvalidInput, match="thing must be one of 'small', 'large', 'own', got None"
+    ):
+        things.resolve(None)
 
 
 def test_a_built_in_object_is_never_replaced():
-    things = Registry("thing", [Thing("small")])
+    things = Registry("thing", Thing, [Thing("small")])
     with pytest.raises(InvalidInput, match="a name of its own, got 'small'") as error:
         things.register(Thing("small", 3))
     assert error.value.setting == "thing" and things == {"small": Thing("small")}

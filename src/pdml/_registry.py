@@ -17,17 +17,17 @@ Item = TypeVar("Item", bound=_Named)
 
 
 class Registry(dict[str, Item]):
-    """Objects by their name, for one ``setting``."""
+    """Objects of one kind by their name, for one ``setting``."""
 
     built_in: Mapping[str, Item]  # what other organisations know, too
 
-    def __init__(self, setting: str, items: Iterable[Item]) -> None:
+    def __init__(self, setting: str, kind: type[Item], items: Iterable[Item]) -> None:
         super().__init__((item.name, item) for item in items)
-        self.setting, self.built_in = setting, MappingProxyType(dict(self))
+        self.setting, self.kind, self.built_in = setting, kind, MappingProxyType(dict(self))
 
     def resolve(self, chosen: str | Item) -> Item:
         """An object by its name, or one of a researcher's own, as it is."""
-        if not isinstance(chosen, str):
+        if isinstance(chosen, self.kind):
             return chosen
         return self[_validate.choice(self.setting, chosen, tuple(self))]
 

@@ -256,13 +256,6 @@ class Number:
                 raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
         return np.clip(values, self.low, self.high)
 
-    def entries(self, answers: NDArray[Any]) -> Array:
-        """The entries of what was `read`, one row each."""
-        silent = np.isnan(answers)
-        typical, spread = self.scale
-        values = scaling.standardised(np.where(silent, typical, answers), typical, spread)
-        return np.column_stack([values, silent.astype(float)] if self.missing else [values])
-
     def decode(self, entries: Array) -> float | str | None:
         """The value behind float32 entries, to 6 digits of what can be `seen`; a text
         such as "90 or more" where that is all that can be; None where there was no answer."""
@@ -379,14 +372,10 @@ class Category:
             absent=absent_in(self, table, spellings),
         )
 
-    def entries(self, answers: NDArray[Any]) -> Array:
-        """The entries of what was `read`, one row each."""
-        return scaling.centred(answers, len(self.choices))
-
     def decode(self, entries: Array) -> str | None:
         """The level behind float32 entries; None where there was no answer."""
         chosen = int(np.argmax(entries))
-        if np.abs(entries - self.entries(np.array([chosen]))[0]).max() > _CLOSE:
+        if np.abs(entries - scaling.centred(np.array([chosen]), len(self.choices))).max() > _CLOSE:
             raise InvalidInput(
                 f"the features of {self.name!r} must be those of a single level, got "
                 f"{quote(entries.tolist())}"

@@ -25,6 +25,16 @@ from pdml.encoding import attributes as declared
 from pdml.encoding import maps as mapped
 from pdml.encoding import scaling
 from pdml.encoding.attributes import Attribute, Category, Menu, Number
+from pdml.encoding.steps import (
+    Column,
+    ExpandMaps,
+    Expansion,
+    ReadColumns,
+    Scale,
+    Step,
+    scale_and_clip,
+    take,
+)
 from pdml.errors import DataError, InvalidInput, MissingValueError
 from pdml.numerics import coded_rows
 from pdml.numerics.coded_rows import Block
@@ -42,71 +52,6 @@ class RandomisedAnswers:
 
     levels: IntArray  # positions among `choices`
     weights: Array  # `numerics.coded_rows.weight` of each ε
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expansion:
-    """Entries and the maps that act on them: what becomes of a row before its scale.
-
-    The entries come first, in order, without those that a map with ``keep=False`` takes the place
-    of; then the columns of each map in turn.
-    """
-
-    inputs: mapped.Inputs  # The entries
-    maps: tuple[mapped.FeatureMap, ...] = ()  # In order
-
-    def __post_init__(self) -> None:
-        earlier: set[str] = set()
-        for name in self.names:
-            if name in earlier:
-                raise InvalidInput(
-                    f"columns of a row must have different names, got {name!r} twice",
-                    setting="maps",
-                )
-            earlier.add(name)
-
-    @property
-    def kept(self) -> IntArray:
-        """Positions of the entries that stay."""
-        gone = {
-            k
-            for feature_map in self.maps
-            if not feature_map.keep
-            for k in feature_map.uses(self.inputs)
-        }
-        stay = [k for k in range(len(self.inputs.names)) if k not in gone]
-        return np.array(stay, dtype=np.int64)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of all columns."""
-        stay = tuple(self.inputs.names[k] for k in self.kept)
-        return stay + tuple(
-            name for feature_map in self.maps for name in feature_map.names(self.inputs)
-        )
-
-    @property
-    def width(self) -> int:
-        """How many columns, without the constant."""
-        return len(self.names)
-
-    @property
-    def mass(self) -> float:
-        """The expected square of a row, summed from left to right."""
-        total = 0.0
-        for k in self.kept:
-            total += self.inputs.masses[k]
-        for feature_map in self.maps:
-            for mass in feature_map.masses(self.inputs):
-                total += mass
-        return total
-
-    def apply(self, entries: Array) -> Array:
-        """All columns of entries (m, d), in the order of ``names``."""
-        if not self.maps:
-            return entries
-        columns = [feature_map.apply(entries, self.inputs) for feature_map in self.maps]
-        return np.hstack([entries[:, self.kept], *columns])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,11 +166,22 @@ class Encoder:
         low, high, typical, spread = np.array(columns).T
         return low, high, typical, spread
 
+    @cached_property
+    def columns(self) -> ReadColumns:
+        """How cells in the clear become numbers."""
+        return ReadColumns(columns=tuple(map(_column, self.clear)))
+
+    @cached_property
+    def transform(self) -> tuple[Step, ...]:
+        """From these numbers to the entries of a row."""
+        scales = [np.empty((4, 0)), *map(_scale, self.clear)]
+        origin, unit, low, high = np.hstack(scales)
+        scale = Scale(origin=origin, unit=unit, low=low, high=high)
+        return (scale, ExpandMaps(expansion=self.expansion)) if self.maps else (scale,)
+
     def entries_of(self, numbers: Array) -> Array:
         """`encode` of columns of numbers (m, d)."""
-        low, high, typical, spread = self.numbers
-        values = np.clip(numbers, low, high)
-        return self.expansion.apply(scaling.standardised(values, typical, spread))
+        return take(self.transform, numbers)[0]
 
     def as_cells(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """An array's columns as a table's cells: 1.0 is the level "1.0" of a category."""
@@ -264,26 +220,25 @@ class Encoder:
             attribute.name: values
             for attribute, values in zip(self.attributes, columns, strict=True)
         }
-        people = len(columns[0])
-        clear = [attribute.entries(answers[attribute.name]) for attribute in self.clear]
+        numbers = [np.empty((len(columns[0]), 0))]
+        numbers += [column.apply(answers[column.name]) for column in self.columns.columns]
         codes = []
         for k, attribute in enumerate(self.sensitive):
             levels = draws.levels[:, k] if draws else attribute.position(answers[attribute.name])
             loud = draws.weights[:, k : k + 1] if draws else 1.0
             codes.append(scaling.centred(levels, len(attribute.choices)) * loud + 0.0)
-        entries = np.hstack(clear) if clear else np.empty((people, 0))
-        expanded = self.expansion.apply(entries)
-        return np.hstack([expanded, *codes]) if codes else expanded
+        return np.hstack([self.entries_of(np.hstack(numbers)), *codes])
 
     def encode_rows(
         self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> tuple[Array, int]:
         """Rows with their constant, of norm at most 1, and how many were clipped."""
-        return scaling.scale_and_clip(self.expand(columns, draws), self.mass, blocks=self.blocks)
+        rows, lengths = scale_and_clip(self.expand(columns, draws), self.mass, blocks=self.blocks)
+        return rows, int(np.count_nonzero(lengths > scaling.room(self.blocks)))
 
     def lengths(self, columns: Sequence[NDArray[Any]]) -> Array:
         """The norms of rows before they are clipped, in units of what they may be."""
-        norms = scaling.lengths(self.expand(columns), self.mass, blocks=self.blocks)
+        _, norms = scale_and_clip(self.expand(columns), self.mass, blocks=self.blocks)
         return np.asarray(norms * (scaling.MARGIN / scaling.room(self.blocks)))
 
     def decode(self, row: Matrix) -> dict[str, float | str | None]:
@@ -437,3 +392,25 @@ def _spellings(values: object) -> tuple[str, ...]:
             f"missing_values must be a list of texts, got {values!r}", setting="missing_values"
         )
     return tuple(dict.fromkeys(text.strip() for text in values))
+
+
+def _column(attribute: Attribute) -> Column:
+    gaps = bool(attribute.missing)
+    if isinstance(attribute, Category):
+        return Column(name=attribute.name, levels=attribute.levels, gaps=gaps)
+    return Column(name=attribute.name, gaps=gaps, fill=attribute.scale[0])
+
+
+def _scale(attribute: Attribute) -> Array:
+    """(origin, unit, low, high) of each number of an attribute's: levels are centred."""
+    if isinstance(attribute, Category):
+        levels = len(attribute.choices)
+        return _repeat(1 / levels, 1.0, -1.0, 1.0, many=levels)
+    typical, spread = attribute.scale
+    ends = scaling.standardised(np.array([attribute.low, attribute.high]), typical, spread)
+    silent = _repeat(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
+    return np.hstack([_repeat(typical, spread, *ends), silent])
+
+
+def _repeat(*values: float, many: int = 1) -> Array:
+    return np.tile(np.array(values, dtype=float)[:, None], many)

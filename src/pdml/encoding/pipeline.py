@@ -15,106 +15,22 @@ import scipy.sparse as sp
 
 from pdml._types import Array, Matrix
 from pdml.encoding import scaling
-from pdml.encoding.attributes import Attribute, Category
-from pdml.encoding.encoder import Encoder, Expansion
+from pdml.encoding.attributes import Category
+from pdml.encoding.encoder import Encoder
+from pdml.encoding.steps import (
+    AppendConstant,
+    ClipRows,
+    ReadNumbers,
+    Step,
+    finish,
+    scale_and_clip,
+)
 from pdml.errors import DataError, InvalidInput
 from pdml.numerics.admm import rows
-from pdml.numerics.coded_rows import Block
 from pdml.tables import Table, as_table, quote_names
 
 _LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond to warn of
 _CHUNK = 512  # rows at a time: what is made on the way stays in cache
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column of a table, and the numbers that its cells become.
-
-    Without levels: the number itself, or ``fill`` in a gap. With levels: a one for the level of the
-    cell among zeros. Where there may be gaps, one more number is 1 in a gap and else 0.
-    """
-
-    name: str
-    levels: tuple[str, ...] = ()
-    gaps: bool = False
-    fill: float = 0.0
-
-    @property
-    def width(self) -> int:
-        """How many numbers a cell becomes."""
-        return (len(self.levels) or 1) + self.gaps
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadColumns:
-    """Cells of named columns become numbers, one column after the other."""
-
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadNumbers:
-    """Numbers are taken as they are; ``names`` where they are known."""
-
-    width: int
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scale:
-    """Numbers become clip((x - origin)/unit, low, high), one by one."""
-
-    origin: Array
-    unit: Array
-    low: Array
-    high: Array
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpandMaps:
-    """Some entries stay, and maps add more."""
-
-    expansion: Expansion
-
-
-@dataclass(frozen=True, kw_only=True)
-class Multiply:
-    """Everything is multiplied by one number."""
-
-    factor: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class AppendCodes:
-    """Codes of randomised answers follow, each on a scale of its own; no step clips them."""
-
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AppendConstant:
-    """A last entry that is the same in all rows."""
-
-    value: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipRows:
-    """Rows longer than the bound are scaled down to it, one by one."""
-
-    bound: float
-
-
-Step = (
-    ReadColumns
-    | ReadNumbers
-    | Scale
-    | ExpandMaps
-    | Multiply
-    | AppendCodes
-    | AppendConstant
-    | ClipRows
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,13 +122,14 @@ class Pipeline:
         return matrix, clipped
 
     def _scale_and_clip(self, entries: Array, encoder: Encoder) -> tuple[Array, int]:
-        return scaling.scale_and_clip(
+        matrix, lengths = scale_and_clip(
             entries,
             encoder.mass,
             constant=self.intercept,
             bound=self.norm_bound,
             blocks=encoder.blocks,
         )
+        return matrix, int(np.count_nonzero(lengths > scaling.room(encoder.blocks)))
 
     def _sparse(self, x: Matrix, encoder: Encoder) -> tuple[Matrix, int]:
         low, high, typical, spread = encoder.numbers
@@ -252,24 +169,15 @@ class Pipeline:
         """The same, step by step; ``width``: how many numbers a record has if nothing is
         declared."""
         encoder = self.encoder
+        read: Step = ReadNumbers(width=width, names=self.names)
         if encoder is None:
             constant = (AppendConstant(value=1.0),) if self.intercept else ()
-            read = ReadNumbers(width=width, names=self.names)
             return (read, *constant, ClipRows(bound=self.norm_bound))
-        expansion, steps = encoder.expansion, list[Step]()
-        if self.by_name:
-            steps.append(ReadColumns(columns=tuple(map(_column, encoder.clear))))
-        else:
-            steps.append(ReadNumbers(width=len(self.columns)))
-        scales = [_scale(attribute) for attribute in encoder.clear]
-        origin, unit, low, high = np.hstack([np.empty((4, 0)), *scales])
-        steps.append(Scale(origin=origin, unit=unit, low=low, high=high))
-        steps += [ExpandMaps(expansion=expansion)] if expansion.maps else []
-        steps.append(Multiply(factor=scaling.row_factor(encoder.mass)))
-        steps += [AppendCodes(blocks=encoder.blocks)] if encoder.blocks else []
-        steps += [AppendConstant(value=scaling.CONSTANT)] if self.intercept else []
-        steps.append(ClipRows(bound=scaling.room(encoder.blocks)))
-        return (*steps, Multiply(factor=self.norm_bound))
+        read = encoder.columns if self.by_name else ReadNumbers(width=len(self.columns))
+        rows_of = finish(
+            encoder.mass, encoder.blocks, constant=self.intercept, bound=self.norm_bound
+        )
+        return (read, *encoder.transform, *rows_of)
 
 
 def unnamed(many: int) -> tuple[str, ...]:
@@ -291,25 +199,3 @@ def clipping_warning(lengths: Array, norm_bound: float) -> str:
                 "scales='from_data', which is a release that no noise protects"
             )
     return ""
-
-
-def _column(attribute: Attribute) -> Column:
-    gaps = bool(attribute.missing)
-    if isinstance(attribute, Category):
-        return Column(name=attribute.name, levels=attribute.levels, gaps=gaps)
-    return Column(name=attribute.name, gaps=gaps, fill=attribute.scale[0])
-
-
-def _scale(attribute: Attribute) -> Array:
-    """(origin, unit, low, high) of each number of an attribute's: levels are centred."""
-    if isinstance(attribute, Category):
-        levels = len(attribute.choices)
-        return _repeat(1 / levels, 1.0, -1.0, 1.0, many=levels)
-    typical, spread = attribute.scale
-    ends = scaling.standardised(np.array([attribute.low, attribute.high]), typical, spread)
-    silent = _repeat(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
-    return np.hstack([_repeat(typical, spread, *ends), silent])
-
-
-def _repeat(*values: float, many: int = 1) -> Array:
-    return np.tile(np.array(values, dtype=float)[:, None], many)

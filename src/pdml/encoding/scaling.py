@@ -85,35 +85,6 @@ def level_mass(levels: int) -> float:
     return (levels - 1) / (levels * levels)
 
 
-def scale_and_clip(
-    entries: Array,
-    mass: float,
-    *,
-    constant: bool = True,
-    bound: float = 1.0,
-    blocks: Sequence[Block] = (),
-) -> tuple[Array, int]:
-    """Rows as they are trained on.
-
-    Guarantees
-    ----------
-    - Every norm is at most ``bound``, also after each entry was rounded to float32.
-    - A row depends on its own entries and on public settings alone, to the bit.
-    """
-    x, norm = _measured(entries, mass, constant, blocks)
-    longest, d = room(blocks), entries.shape[1]
-    factor = (longest / np.maximum(norm, longest))[:, None]
-    if blocks:
-        clear = blocks[0].start
-        x[:, :clear] *= factor
-        x[:, d:] *= factor
-    else:
-        x *= factor
-    if bound != 1.0:
-        x *= bound
-    return x, int(np.count_nonzero(norm > longest))
-
-
 def room(blocks: Sequence[Block]) -> float:
     """The longest that a row may be beside codes of randomised answers."""
     left = 1.0
@@ -130,39 +101,13 @@ def typical_constant(
     return CONSTANT * min(1.0, room(blocks) / sqrt(entries + CONSTANT * CONSTANT))
 
 
-def lengths(
-    entries: Array, mass: float, *, constant: bool = True, blocks: Sequence[Block] = ()
-) -> Array:
-    """The norms of rows, codes of randomised answers apart, before `scale_and_clip` shrinks those
-    that are longer than their `room`."""
-    return _measured(entries, mass, constant, blocks)[1]
-
-
-def _measured(
-    entries: Array, mass: float, constant: bool, blocks: Sequence[Block]
-) -> tuple[Array, Array]:
-    """Scaled rows with their constant, and the norm of each without codes."""
-    m, d = entries.shape
-    clear = blocks[0].start if blocks else d
-    x = np.empty((m, d + 1 if constant else d))
-    x[:, :clear] = entries[:, :clear] * row_factor(mass)
-    for block in blocks:
-        x[:, block.columns] = entries[:, block.columns] * block.scale
-    if constant:
-        x[:, d] = CONSTANT
-    total = np.zeros(m)
-    for k in (*range(clear), *range(d, x.shape[1])):  # numpy's own sums reorder; this does not
-        total += x[:, k] * x[:, k]
-    return x, np.sqrt(total)
-
-
 def row_factor(mass: float) -> float:
     """What all entries of a row are multiplied by: SIZE/√mass, and 1 without any mass."""
     return float(SIZE / np.sqrt(mass)) if mass > 0 else 1.0
 
 
 def unscale(row: NDArray[Any], mass: float) -> Array:
-    """The entries behind a row with its constant: inverts `scale_and_clip` up to rounding."""
+    """The entries behind a row with its constant: inverts `steps.scale_and_clip` up to rounding."""
     return np.asarray(shares(row) * (CONSTANT / row_factor(mass)))
 
 

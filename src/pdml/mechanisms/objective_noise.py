@@ -101,7 +101,7 @@ NONE = NoiseFamily(
     mean_square=lambda bound, size: 0.0,
 )
 FAMILIES: Registry[NoiseFamily] = Registry(
-    "objective_noise", (TRUNCATED_GAUSSIAN, UNIFORM_BOX, UNIFORM_BALL, NONE)
+    "objective_noise", NoiseFamily, (TRUNCATED_GAUSSIAN, UNIFORM_BOX, UNIFORM_BALL, NONE)
 )
 
 

@@ -14,13 +14,13 @@ from pdml import extras
 from pdml._types import Array
 from pdml._version import __version__
 from pdml.encoding import scaling
-from pdml.encoding.encoder import Expansion
 from pdml.encoding.maps import Bins, Products, Squares
-from pdml.encoding.pipeline import (
+from pdml.encoding.steps import (
     AppendConstant,
     ClipRows,
     Column,
     ExpandMaps,
+    Expansion,
     Multiply,
     ReadColumns,
     ReadNumbers,

@@ -23,11 +23,9 @@ from sklearn.preprocessing import (
 )
 
 from pdml import extras
-from pdml.encoding import pipeline as steps
-from pdml.encoding import scaling
-from pdml.encoding.encoder import Expansion
+from pdml.encoding import scaling, steps
 from pdml.encoding.maps import Bins, FeatureMap, Fourier, Inputs, Products
-from pdml.encoding.pipeline import Column
+from pdml.encoding.steps import Column, Expansion
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
 

@@ -265,6 +265,7 @@ def _random(n: int, rng: Any) -> Graph:
 
 TOPOLOGIES: Registry[Topology] = Registry(
     "topology",
+    Topology,
     (
         Topology("random", _random),
         Topology("ring", lambda n, _: Graph.ring(n)),

@@ -258,7 +258,7 @@ SOFTMAX = Loss(
     curvature=_softmax_curvature,
 )
 
-BINARY: Registry[Loss] = Registry("loss", (LOGISTIC, SQUARE, MATSUSHITA))
+BINARY: Registry[Loss] = Registry("loss", Loss, (LOGISTIC, SQUARE, MATSUSHITA))
 
 
 def binary_loss(loss: str | Loss) -> Loss:
