@@ -119,12 +119,15 @@ class TrainingPlan:
         for value in () if self.tolerance is None else self._as_tuple(self.tolerance):
             _validate.real("tolerance", value, low=0, open_low=True, why=why)
 
-    def _resolve(self, name: str, chosen: Loss | NoiseFamily, registry: Any) -> None:
-        """A built-in is kept by its name; another as it is, registered to be read back."""
-        if getattr(self, name) is chosen:
-            registry.register(chosen)
-        built_in = chosen.name in registry.BUILT_IN
-        object.__setattr__(self, name, str(chosen.name) if built_in else chosen)
+    def _resolve(self, registry: Registry[Any], register: Callable[[Any], Any]) -> None:
+        """A built-in object is kept by its name; another one as it is, registered so that the plan
+        can be read back in this process."""
+        value = getattr(self, registry.setting)
+        chosen = registry.resolve(value)
+        if value is chosen:
+            register(chosen)
+        shown = str(chosen.name) if chosen.name in registry.built_in else chosen
+        object.__setattr__(self, registry.setting, shown)
 
     def check_shared(self) -> None:
         """Refuse a loss or objective noise of one's own: other organisations lack its code."""
