@@ -31,6 +31,7 @@ from pdml.planning.training_plan import OF_ROUNDS, TrainingPlan
 from pdml.study import Study
 from pdml.study.schema import study_file
 from pdml.study.schema.toml_lines import MOST_BYTES
+from pdml.training import sums_fit
 
 RESULTS = Path(__file__).parents[1] / "vectors" / "results"
 PAGE = result_page.NAMES
@@ -190,6 +191,39 @@ def test_the_page_and_the_product_agree_on_altered_results(base, tmp_path):
         assert bool(kinds) is bool(named) is (changed != honest)
         assert named == kinds or (path.name, kinds) == ("study.toml", {"study"})
         path.write_bytes(honest)
+
+
+def test_near_is_one_step_of_the_last_digit():
+    stored = (RESULTS / "masked-of-classes" / "model.json").read_bytes()
+    expected, check = json.loads(stored), PAGE["check_model"]
+
+    def verdict(change):
+        change(values := json.loads(stored))
+        return check(PAGE["spelt"](values), expected)
+
+    weights = [x for row in expected["coefficients"] for x in row] + expected["intercepts"]
+    step, row = PAGE["step_of"](weights), 1
+
+    def moved(units):
+        def change(values):
+            values["intercepts"][0] += units * step
+
+        return verdict(change)
+
+    def epsilon(by):
+        def change(values):
+            values["privacy"]["rows"][row]["epsilon"] *= 1 + by
+
+        return verdict(change)
+
+    assert check(stored, expected) == "equal" and check(stored + b" ", expected) == "wrong"
+    assert [moved(k) for k in (1, -1, 0.5, 2)] == ["near", "near", "wrong", "wrong"]
+    assert [epsilon(x) for x in (1e-10, -1e-10, 1e-7)] == ["near", "near", "wrong"]
+    for units, verdict_of in ((1, True), (2, False)):
+        change = json.loads(stored)
+        change["intercepts"][0] += units * step
+        data = sums_fit.canonical_json(change)
+        assert sums_fit.equal_up_to_rounding(data, stored) is verdict_of
 
 
 def test_no_block_imports_the_package():

@@ -293,6 +293,9 @@ def signed_results(folder: Path) -> list[dict]:
                 "alice", "bob", digests=far.digests[:32] + bytes(32) + far.digests[64:])),
             whole("evidence/bob.evidence", equivocation.encode_evidence(
                 [rounds.digest("alice", "0" * 64)]))),
+        case("a release that the statement beside it denies", "rounds", "equivocation", whole(
+            "evidence/bob.evidence", equivocation.encode_evidence(
+                [rounds.digest("carol", "0" * 64)], statements=[rounds.data["bob"]]))),
         case("evidence of one release", "rounds", "evidence", whole(
             "evidence/bob.evidence", equivocation.encode_evidence([first]))),
         case("evidence about somebody else", "rounds", "evidence", whole(
