@@ -182,31 +182,11 @@ def measure(folder, database, mode, seconds, expected):
     """(reports per second, p50 and p99 in ms, the service's µs per report), after counting what the
     database holds.
     """
-    made = requests(mode, int(expected * seconds) // LINES * LINES)
-    command = [
-        sys.executable,
-        "-c",
-        "from pdml.cli import main; main()",
-        "collect",
-        "serve",
-        "study.toml",
-        "--server",
-        "alice",
-    ]
     keys = folder / f"{secrets.token_hex(4)}.keys"
-    command += [
-        "--open",
-        "--port",
-        "0",
-        "--json",
-        "--db",
-        database,
-        "--keys",
-        str(keys),
-        "--operator-token",
-        "operator-token",
-    ]
-    run = Run(made, seconds)
+    command = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve"]
+    command += ["study.toml", "--server", "alice", "--test", "--open", "--port", "0", "--json"]
+    command += ["--db", database, "--keys", str(keys), "--operator-token", "operator-token"]
+    run = Run(requests(mode, int(expected * seconds) // LINES * LINES), seconds)
     with process(command, cwd=folder) as (child, port):
         before = cpu_seconds(child.pid)
         took = uvloop.run(run.against(port, SINGLE if mode == "single" else BATCH))
