@@ -9,7 +9,7 @@ import pytest
 from collecting import Slept
 
 from pdml.clock import SYSTEM_CLOCK
-from pdml.collector.intake.writer import Overloaded, Writer
+from pdml.collector.intake.service import Overloaded, Writer
 from pdml.collector.storage.records import STORED, Decision
 from pdml.errors import StorageUnavailable
 

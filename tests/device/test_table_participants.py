@@ -38,7 +38,7 @@ def test_what_was_refused_is_told_and_kept(study: Study, recorder: Recorder, peo
     recorder.answer = refusal("closed")
     played = submit_table(study, recorder.url, people, label_column="ill")
     assert played.tally.by_code() == {"closed": 120}
-    assert len(played.failures.read_bytes().splitlines()) == 120
+    assert len(played.files["failures"].read_bytes().splitlines()) == 120
     with pytest.raises(NotDelivered, match="120 reports are not stored"):
         played.check()
 

@@ -2,7 +2,7 @@
 leave as one frozen data set.
 
     http/       serving -> listener -> guard -> application: a socket's bytes become a request
-    intake/     intake decides on reports by report_rules; writer commits them in groups
+    intake/     service decides on reports by report_rules and commits them in groups
     storage/    store: what is promised, and how SQLite and PostgreSQL keep it alike
     collection  one collection by name: invitations, withdrawal, retention, the frozen data set
 

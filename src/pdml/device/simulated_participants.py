@@ -9,11 +9,12 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import local
@@ -238,6 +239,7 @@ def _unsent(
                 yield row, encode_report(report)
 
 
+_RESULTS = ("receipts", "failures")
 _OUTBOX, _RECEIPTS = "the outbox", "the file of receipts"
 _LONGEST_LINE = 1 << 16  # bytes of an outbox's first line
 
@@ -284,14 +286,7 @@ class SubmittedTable:
 
     rows: int
     tally: Tally
-    reports: Path
-    receipts: Path
-    failures: Path
-
-    @property
-    def files(self) -> dict[str, Path]:
-        kinds = ("reports", "receipts", "failures")
-        return {kind: getattr(self, kind) for kind in kinds}
+    files: Mapping[str, Path]  # of reports, receipts and failures
 
     def to_dict(self) -> dict[str, Any]:
         """How many reports are stored, and why others are not, for JSON."""
@@ -380,17 +375,13 @@ def submit_table(
         epsilons = study.repeat_epsilon(table, chosen)
     invited = read_tokens(tokens, table.n_rows) if tokens is not None else ()
     reports = outbox or file.with_name(f"{file.name.split('.')[0]}.reports.ndjson")
-    receipts, failures = (
-        reports.with_name(f"{reports.name.split('.')[0]}.{what}.ndjson")
-        for what in ("receipts", "failures")
-    )
+    stem = reports.name.split(".")[0]
+    receipts, failures = (reports.with_name(f"{stem}.{what}.ndjson") for what in _RESULTS)
     epsilon_text = "" if epsilon is None else f"{epsilon!r}"
     source = source_digest(file, label_column, epsilon_column, epsilon_text)
     fill(reports, study, table, labels, epsilons, source=source)
-    tally = deliver(
-        reports, receipts, lambda: Delivery(url, ca=ca), tokens=invited, progress=progress
-    )
+    connect = partial(Delivery, url, ca=ca)
+    tally = deliver(reports, receipts, connect, tokens=invited, progress=progress)
     write_failures(failures, tally.undelivered)
-    return SubmittedTable(
-        rows=table.n_rows, tally=tally, reports=reports, receipts=receipts, failures=failures
-    )
+    files = {"reports": reports, "receipts": receipts, "failures": failures}
+    return SubmittedTable(rows=table.n_rows, tally=tally, files=files)
