@@ -49,6 +49,7 @@ class Observer:
         self.violation: Violation | None = None
         self.sent: dict[tuple[str, str, int], bytes] = {}  # (member, job, round): payload
         self.statements: dict[tuple[str, str], bytes] = {}  # (member, job)
+        self.begun: dict[str, set[str]] = {}  # members at which an attempt has begun
         self.states: set[int] = set()
         self.checks = 0
 
@@ -136,6 +137,10 @@ class Observer:
 
     def step(self, machine: "Machine") -> None:
         """A machine has computed."""
+        daemon = machine.daemon
+        work = None if daemon is None else daemon.admission.work
+        if work is not None and work.begun:
+            self.begun.setdefault(work.offer.attempt, set()).add(machine.name)
         state = []
         for other in self.world.machines.values():
             daemon = other.daemon

@@ -166,6 +166,7 @@ class Machine:
         daemon, life.is_over = self.daemon, True
         daemon.close()
         self.world.note("left", self.name)
+        self.world.observer.ended(self)
         self.daemon = self.transport = None
         if self.disk.dead:
             self.disk.restore()
@@ -194,6 +195,8 @@ class Machine:
                 daemon.journal._lock = None
         self.disk.restore()
         self.world.observer.ended(self)
+        if self.world.restart and not self.world.is_closed:
+            self.world.later(self.world.restart, self.start)
 
 
 class Tasks:
@@ -245,6 +248,8 @@ class World:
         self.events: Counter[str] = Counter()
         self.trace: list[str] | None = None
         self.actor: Machine | None = None
+        self.is_closed = False
+        self.restart = 0.0  # seconds after which a process that ended is started again; 0: never
         self.network = Network(self)
         observer.world = self
         self.machines = {name: Machine(self, name, folder / name) for name in names}
@@ -359,6 +364,7 @@ class World:
             self.later(step.seconds, lambda: resume({}))
 
     def close(self) -> None:
+        self.is_closed = True
         for machine in self.machines.values():
             machine.kill()
             _DISKS.by_folder.pop(str(machine.folder), None)
