@@ -147,7 +147,7 @@ class Disk:
 
     def log(self, operation: str, name: str, *details: object) -> None:
         self._log.append((operation, name, *details))
-        if operation in ("write", "truncate"):
+        if operation == "write":  # a log that was cut short is old news if it comes back
             self.unsynced.add(name)
         elif operation == "sync":
             self.unsynced.discard(name)

@@ -108,7 +108,7 @@ def draw(seed: int) -> Schedule:
 
 def _draw_gentle(seed: int, random: Random) -> Schedule:
     """Nodes that end are started again at once, and little is lost on the way: every job is done."""
-    drop = random.choice((0.0, 0.05))
+    drop = random.choice((0.0, 0.03))
     operations: list[Operation] = [(0.0, "weather", drop, random.choice((0.0, 0.3)), 0.0, 0.0, 0.0)]
     for job in range(1, 1 + random.choice((1, 1, 2))):
         operations.append((0.0, "offer", random.choice(NAMES), job, False))

@@ -8,7 +8,7 @@ stop.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from threadpoolctl import ThreadpoolController
 
@@ -121,7 +121,7 @@ class Exchange:
         if self.participant.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
-            yield from self._meet()
+            yield from self._meet(self.participant.neighbours)
             while not self.participant.done:
                 t, messages = yield from self._advance()
                 self._after_round(t)
@@ -135,9 +135,9 @@ class Exchange:
                 self._fail(error)
             raise
 
-    def _meet(self) -> Steps[None]:
+    def _meet(self, neighbours: Iterable[str]) -> Steps[None]:
         """Say where this node stands, hear where the neighbours do, hand over what either lacks."""
-        missing, patience = set(self.participant.neighbours), _FIRST
+        missing, patience = set(neighbours), _FIRST
         limit = self._start_timeout
         deadline = self._until(limit)
         while missing:
@@ -146,7 +146,7 @@ class Exchange:
             answers = yield from self._try(
                 RequestKind.HELLO, hellos, deadline, limit, "the start", patience
             )
-            patience *= 2
+            patience = _FIRST if len(answers) == len(hellos) else 2 * patience
             for peer, answer in answers.items():
                 if answer.state == OK and not answer.messages:
                     raise PeerError(f"{peer} answered a hello with nothing")
@@ -199,7 +199,8 @@ class Exchange:
             for messages in zip(*resent.values(), strict=True):
                 timeout = min(patience, _ATTEMPT)
                 by_peer = dict(zip(resent, messages, strict=True))
-                yield from self._send(RequestKind.RELEASE, by_peer, timeout)
+                answers = yield from self._send(RequestKind.RELEASE, by_peer, timeout)
+                yield from self._meet_again(answers)
             patience *= 2
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> Steps[None]:
@@ -213,7 +214,16 @@ class Exchange:
             for peer, answer in answers.items():
                 if answer.state == OK:
                     del missing[peer]
+            yield from self._meet_again(answers)
             patience *= 2
+
+    def _meet_again(self, answers: Mapping[str, Answer]) -> Steps[None]:
+        """Whoever was killed after its last round does not say hello again, and takes no release
+        before one: who lacks something of it says it.
+        """
+        later = [peer for peer, answer in answers.items() if answer.state == LATER]
+        if self.participant.done and later:
+            yield from self._meet(later)
 
     def _try(
         self,
