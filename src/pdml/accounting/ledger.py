@@ -176,10 +176,6 @@ class Ledger:
         colluding : int, optional
             How many of the other servers put together what they see; by default all.
 
-        Returns
-        -------
-        LedgerRow
-
         Guarantees
         ----------
         - ``colluding`` counts only where sums were masked so that they appear in one total; of
@@ -344,9 +340,8 @@ class Ledger:
 
     def _way_out(self, budget: Budget) -> str:
         sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]
-        if any(
-            len(set(rounds)) < len(rounds) or not rounds for rounds in sent
-        ):  # several trainings: `last_safe_round` takes them apart; or sums, of which half is none
+        # several trainings, which `last_safe_round` takes apart, or sums, of which half is none
+        if any(len(set(rounds)) < len(rounds) or not rounds for rounds in sent):
             return ""
         safe = self.last_safe_round(budget)
         return f": the last safe round is {safe}" if safe else ": not even the first round is safe"

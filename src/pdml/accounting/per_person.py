@@ -73,9 +73,8 @@ class PersonRows:
     the own server it is e^ε/(1 + e^ε), without exception.
     """
 
-    label_receiving_server: (
-        Array  # pure ε of all reports, ∞ if that server had the label; own and others alike
-    )
+    # pure ε of all reports, ∞ if that server had the label; own and others alike
+    label_receiving_server: Array
     label_other_servers: Array  # ε_J of the person's own flips and weight
     label_other_servers_certainty: Array
     features_other_servers: Array  # of the person's own weight

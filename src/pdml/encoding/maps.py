@@ -125,11 +125,9 @@ class Products:
         _check_keep(self.keep)
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
-        """The positions of the entries it is made of, two by two."""
         return inputs.places(name for pair in self.pairs for name in pair)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
-        """Of the columns it adds."""
         return tuple(f"{first}*{second}" for first, second in self.pairs)
 
     def masses(self, inputs: Inputs) -> tuple[float, ...]:
@@ -139,7 +137,6 @@ class Products:
         return tuple(a * b for a, b in zip(used[::2], used[1::2], strict=True))
 
     def apply(self, entries: Array, inputs: Inputs) -> Array:
-        """The columns it adds to entries (m, d)."""
         used = self.uses(inputs)
         return _limited(entries[:, used[::2]] * entries[:, used[1::2]])
 
@@ -186,11 +183,9 @@ class Bins:
         return self.edges or tuple(equal)
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
-        """The positions of the entries it is made of."""
         return inputs.places(self.columns)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
-        """Of the columns it adds."""
         return tuple(
             f"{inputs.names[k]} bin {number + 1}"
             for k in self.uses(inputs)
@@ -198,11 +193,9 @@ class Bins:
         )
 
     def masses(self, inputs: Inputs) -> tuple[float, ...]:
-        """The expected square of each column it adds."""
         return (scaling.level_mass(self.count),) * (self.count * len(self.uses(inputs)))
 
     def apply(self, entries: Array, inputs: Inputs) -> Array:
-        """The columns it adds to entries (m, d)."""
         edges = np.array(self.inner)
         columns = [
             scaling.centred(np.searchsorted(edges, entries[:, k], side="right"), self.count)
@@ -246,19 +239,15 @@ class Fourier:
         _validate.integer("seed", self.seed, low=0, high=2**53)
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
-        """The positions of the entries it is made of."""
         return inputs.places(self.columns)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
-        """Of the columns it adds."""
         return tuple(f"fourier {k + 1}" for k in range(self.count))
 
     def masses(self, inputs: Inputs) -> tuple[float, ...]:
-        """The expected square of each column it adds."""
         return (1.0,) * self.count
 
     def apply(self, entries: Array, inputs: Inputs) -> Array:
-        """The columns it adds to entries (m, d)."""
         used = self.uses(inputs)
         w = directions(self.seed, (self.count + 1) // 2, len(used), self.scale)
         t = np.zeros((len(entries), len(w)))

@@ -37,20 +37,12 @@ Entropy = Callable[[int], Words]
 
 BITS = 40
 GRID = 2.0**-BITS
-LIMIT = (
-    2.0**12
-    # what noise is added to, and the noise itself, stay within ± LIMIT: then their sum fits 53 bits
-    # exactly
-)
+LIMIT = 2.0**12  # of noise and of what it is added to: their sum fits 53 bits exactly
 LARGEST = 64.0  # standard deviation; 40 of them lie within LIMIT
 
 STEPS, REACH, SLOTS, HEIGHT = 16, 40, 1 << 16, 3159  # bins per unit, largest |Z|, Σ c_k, H
-SLOT_MASK, SIGN_BIT, TEST_SHIFT, TEST_BITS = (
-    np.uint64(SLOTS - 1),
-    np.uint64(1 << 16),
-    np.uint64(17),
-    47,
-)
+SLOT_MASK, SIGN_BIT = np.uint64(SLOTS - 1), np.uint64(1 << 16)
+TEST_SHIFT, TEST_BITS = np.uint64(17), 47
 KEEP_MARGIN = 2.0**-30  # floating point computes a(z) to 2^-40
 ROUND_MARGIN = 2.0**-50  # and σz to 2^-51 of itself
 
@@ -159,9 +151,8 @@ def keep_exactly(k: int, u: int, test: int, entropy: Entropy) -> tuple[bool, tup
     while True:
         with localcontext() as context:
             context.prec = digits = 40 + test_bits // 2
-            error = Decimal(10) ** (
-                6 - digits
-            )  # of e^(-z²/2), relative: z² <= 1600, and Decimal rounds exp correctly
+            # of e^(-z²/2), relative: z² <= 1600, and Decimal rounds exp correctly
+            error = Decimal(10) ** (6 - digits)
             unit = Decimal(STEPS << bits)
             far, near = (Decimal((k << bits) + u + end) / unit for end in (1, 0))
             low, high = (

@@ -200,9 +200,7 @@ def add_block(out, i, j, block):
 
 def _hessian_dense(rows, loss, point, out, width):
     m = rows.shape[0]
-    half = (
-        width // 2
-    )  # two halves of the columns: three products instead of four, as the result is symmetric
+    half = width // 2  # of the columns: three products, not four, as the result is symmetric
     out[:] = 0.0
     for low in range(0, m, 512):
         count = min(512, m - low)
@@ -234,9 +232,7 @@ def _invert(matrix, ridge, out):
     for i in range(len(shifted)):
         shifted[i, i] += ridge
     inverse = np.linalg.inv(shifted)
-    for i in range(
-        len(shifted)
-    ):  # a slice assignment would compile a small library of error messages
+    for i in range(len(shifted)):  # a slice assignment would compile a library of error messages
         for j in range(len(shifted)):
             out[i, j] = inverse[i, j]
 

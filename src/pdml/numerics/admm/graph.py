@@ -143,14 +143,12 @@ class Graph:
             why=f"{n} servers need a tree and have {pairs} pairs",
         )
         tree = np.sort(np.asarray(_random_tree(n, _generator(rng))), axis=1)
-        before = (
-            np.arange(n) * (2 * n - np.arange(n) - 1) // 2
-        )  # pairs (j, ·) with j < i; pairs are ranked (0,1), (0,2), ..., (n-2,n-1)
+        # pairs (j, ·) with j < i; pairs are ranked (0,1), (0,2), ..., (n-2,n-1)
+        before = np.arange(n) * (2 * n - np.arange(n) - 1) // 2
         taken = np.sort(before[tree[:, 0]] + tree[:, 1] - tree[:, 0] - 1)
         free = rng.choice(pairs - n + 1, size=links - n + 1, replace=False, shuffle=False)
-        rank = free + np.searchsorted(
-            taken - np.arange(n - 1), free, side="right"
-        )  # the free-th pair outside the tree
+        # the free-th pair outside the tree
+        rank = free + np.searchsorted(taken - np.arange(n - 1), free, side="right")
         first = np.searchsorted(before, rank, side="right") - 1
         further = np.stack([first, rank - before[first] + first + 1], axis=1)
         return cls(n, _pairs(np.concatenate([tree, further])))

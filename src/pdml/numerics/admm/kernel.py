@@ -338,9 +338,7 @@ def advance(
                 state.curvatures[c, slot] = bent
                 state.counts[c] += 1
             elif state.counts[c] >= memory:
-                state.counts[c] = (
-                    0  # the oldest pair was just overwritten by a useless one: begin anew
-                )
+                state.counts[c] = 0  # a useless pair has just overwritten the oldest: begin anew
             put(trial[k], state.points[c])
             put(fresh[k], state.gradients[c])
             put(trial[k], p)

@@ -117,9 +117,8 @@ def take(x: Matrix, start: int, stop: int) -> Matrix:
     if not sp.issparse(x):
         return x[start:stop]
     low, high = x.indptr[start], x.indptr[stop]
-    part = sp.csr_array(
-        (stop - start, x.shape[1]), dtype=x.dtype
-    )  # filled by hand: the constructor copies small views
+    # filled by hand: the constructor copies small views
+    part = sp.csr_array((stop - start, x.shape[1]), dtype=x.dtype)
     part.data, part.indices, part.indptr = (
         x.data[low:high],
         x.indices[low:high],

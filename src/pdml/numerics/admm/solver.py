@@ -250,9 +250,7 @@ class ManySolvers:
         def build_solver(i: int) -> PrimalSolver:
             matrix = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
-            part = (
-                None if self._compiled is None else compiled_loops().records_of(self._rows, cuts, i)
-            )
+            shared = self._compiled and compiled_loops().records_of(self._rows, cuts, i)
             return PrimalSolver(
                 matrix,
                 loss,
@@ -261,17 +259,12 @@ class ManySolvers:
                 runs=runs,
                 use_numba=use_numba[i],
                 state=view,
-                shared=part,
+                shared=shared,
             )
 
         self.solvers: list[PrimalSolver] = map_servers(build_solver)
         if self._compiled is not None:
-            self._place = (
-                self._rows,
-                cuts,
-                self._compiled.loops,
-                *_settings(self.solvers),
-            )
+            self._place = (self._rows, cuts, self._compiled.loops, *_settings(self.solvers))
 
     def solve(self, targets: Array, tolerances: Array) -> tuple[Array, Array]:
         """Points (n, runs, C, d) and certified norms (n, runs) for targets of the same shape."""
@@ -292,9 +285,8 @@ class ManySolvers:
             np.zeros(1, dtype=np.int64),
         )
         self.map_servers(lambda _: self._compiled.advance_many(*problem), range(self.threads))
-        for k in np.flatnonzero(
-            ~(reached <= tolerances[:, None]).all(axis=1)
-        ):  # the safeguard, for the rare rest
+        failed = ~(reached <= tolerances[:, None]).all(axis=1)
+        for k in np.flatnonzero(failed):  # the safeguard, for the rare rest
             self.solvers[k].rescue(flat[k], float(tolerances[k]), out[k], reached[k])
         return out.reshape(targets.shape), reached
 

@@ -154,9 +154,8 @@ def _shrink_entries(values: Array, stddev: float, largest: float) -> Array:
     null[0] = _NULL
     weights = np.full(len(scales), 1 / len(scales))
     for _ in range(30):
-        responsibilities = likely @ (
-            1 / (weights @ likely)
-        )  # Σ of the chance of each scale, over its weight
+        # Σ of the chance of each scale, over its weight
+        responsibilities = likely @ (1 / (weights @ likely))
         counts = weights * responsibilities * (len(values) / len(chosen)) + null
         weights = counts / counts.sum()
     likely = _likely(values**2, variance)
@@ -330,9 +329,8 @@ def _compute_margin_moments(
 
 def moments_of(moments: NoisyMoments, s: Array, loss: Loss) -> Moments:
     """What `posterior` takes, of moments whose S without noise is ``s``."""
-    q = (
-        moments.q if len(moments.q) == 1 else moments.q - moments.q.mean(axis=0)
-    )  # codes add up to 1
+    # codes add up to 1
+    q = moments.q if len(moments.q) == 1 else moments.q - moments.q.mean(axis=0)
     values, vectors = np.linalg.eigh(s)
     return Moments(
         q=q,
