@@ -302,7 +302,7 @@ def events() -> str:
     ]
     for kind in event_classes():
         text += [f"## {kind.__name__}", "", _escaped(inspect.getdoc(kind) or ""), ""]
-        text += ["| field | type | if left out |", "|---|---|---|"]
+        text += ["| field | type | default |", "|---|---|---|"]
         for field in dataclasses.fields(kind):
             missing = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
             shown = getattr(field.type, "__name__", str(field.type)).replace("|", "\\|")
