@@ -55,7 +55,6 @@ _CANNOT_CHECK = (
 
 
 def files_of(job: JobResult) -> dict[str, bytes]:
-    """The files of a result's folder."""
     from pdml.pages.result_page import result_page  # not before there is a result to draw
 
     files = {STUDY: template.plain(job.study).encode()}
@@ -392,7 +391,6 @@ class _FolderCheck:
         statements: Mapping[str, Statement],
         proofs: list[EquivocationProof],
     ) -> None:
-        """Statements with each other, and the files with what they give."""
         guilty = {proof.sender for proof in proofs}
         mismatches = job_result.mismatches(terms, statements)
         self.problems += [flaw for flaw in mismatches if flaw.servers[1] not in guilty]
@@ -429,7 +427,6 @@ class _FolderCheck:
 
 
 def _job_terms(study: Study, server: str, data: bytes) -> JobTerms:
-    """The job that ``server`` says it was."""
     statement = signed_statement.signed_by(data, server, study.signing_keys)
     return JobTerms.for_study(study, TrainingPlan.from_dict(dict(statement.plan)), statement.job)
 

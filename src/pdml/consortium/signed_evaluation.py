@@ -434,7 +434,6 @@ def digest_of(model: Model) -> str:
 
 
 def _check(release: SignedCounts, study: Study, model: str) -> None:
-    """One member's, beyond its signature."""
     if model and release.model != model:
         raise DataError(f"the evaluation by {release.server} is about another model")
     _ = release.evaluation  # or it is no table

@@ -58,7 +58,6 @@ class SealingKey:
 
     @cached_property
     def public(self) -> str:
-        """The public key, in base64."""
         halves = self._mlkem.public_key(), self._x25519.public_key()
         return base64.b64encode(b"".join(half.public_bytes_raw() for half in halves)).decode()
 
@@ -77,7 +76,6 @@ class SealingKey:
 
 
 def encapsulate(public: str, content: bytes, info: bytes) -> bytes:
-    """``content`` sealed for a `SealingKey.public`."""
     from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
     from cryptography.hazmat.primitives.hpke import MLKEM768X25519PublicKey
@@ -160,7 +158,6 @@ class Sealer:
         self._theirs: dict[str, OrderedDict[bytes, tuple[str, AESGCM]]] = {}
 
     def seal(self, context: Context, content: bytes) -> bytes:
-        """A request for ``context.recipient``."""
         session = self._session(context)
         nonce = os.urandom(_NONCE)
         sealed = session.cipher.encrypt(nonce, content, _bound(context, session.id))
@@ -190,14 +187,12 @@ class Sealer:
         return context, _decrypted(cipher, box, _bound(context, box.session)), box.session
 
     def answer(self, context: Context, session: bytes, content: bytes) -> bytes:
-        """The answer to a request that `open` returned."""
         _, cipher = self._theirs[context.sender][session]
         back, nonce = _back(context), os.urandom(_NONCE)
         sealed = cipher.encrypt(nonce, content, _bound(back, session))
         return msgspec.msgpack.encode(Box(FORMAT.version, back, session, nonce, sealed))
 
     def open_answer(self, request: Context, data: bytes) -> bytes:
-        """The content of the answer to this node's ``request``."""
         box, session = _unpacked(data), self._session(request)
         if box.session != session.id or box.context != _back(request):
             raise PeerError(f"an answer of {request.recipient} belongs to another request")

@@ -62,7 +62,6 @@ class Identity:
 
     @property
     def nkey(self) -> str:
-        """The public key as the relay spells it."""
         return nkey(self.public)
 
     def log_in(self, challenge: str) -> bytes:
@@ -200,7 +199,6 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @classmethod
     def load(cls, path: Path) -> "Card":
-        """Read and check a card."""
         table: dict[str, object] = {}
         try:
             table = decode(read_file(path, _MOST_CARD).decode(), by=tomllib.loads)
@@ -236,7 +234,6 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return "-".join(digest[i : i + 4] for i in range(0, 24, 4))
 
     def entry(self, url: str = "") -> ServerEntry:
-        """As the study pins it."""
         return ServerEntry(self.name, url, self.signing_key, self.sealing_key)
 
     def _signable(self) -> bytes:

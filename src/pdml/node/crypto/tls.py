@@ -71,7 +71,6 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def ends(certificate: bytes) -> datetime.datetime:
-    """The last moment of a DER certificate."""
     return _parsed(certificate).not_valid_after_utc
 
 

@@ -117,7 +117,6 @@ class NodeDaemon:
         )
 
     def run(self) -> None:
-        """Answer, work and obey until `leave`."""
         try:
             drive(self.serve(), self.transport, self.runtime.clock)
         finally:
@@ -186,7 +185,6 @@ class NodeDaemon:
                 self.admission.expect_start(offer)
 
     def _write_connection(self, up: bool, why: str) -> None:
-        """Remember whether the relay is there, and since when."""
         with contextlib.suppress(PDMLError):
             last = self.control_db.read_status(Status.CONNECTION) or {}
             pid = os.getpid()
@@ -281,7 +279,6 @@ class Handlers:
         return Answer(OK)
 
     def _progress(self, context: Context, content: bytes) -> Answer:
-        """How far the job with these terms is here."""
         digest = content.decode("ascii", "replace")
         entry = next((job for job in self._committed.jobs() if job.terms == digest), None)
         state, t = ("", 0) if entry is None else (entry.state, entry.round)

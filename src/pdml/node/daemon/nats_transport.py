@@ -166,7 +166,6 @@ class NatsTransport:
         return tls.ends(certificate).timestamp() if certificate else None
 
     def close(self) -> None:
-        """Say what is still to be said, then hang up."""
         if self._thread.is_alive():
             with contextlib.suppress(Exception):
                 asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(2 * _LAST)
@@ -220,7 +219,6 @@ class NatsTransport:
         self._changed(True, "")
 
     async def _watch(self, client: Client) -> None:
-        """Until the connection ends, or the relay leaves a ping without an answer."""
         while True:
             for _ in range(round(_PING / _AGAIN)):
                 await self._clock.sleep_async(_AGAIN)

@@ -113,7 +113,6 @@ def prepare(
     key: Path | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Relay:
-    """The certificate in ``out``, and what a study says about this relay."""
     if (certificate is None) != (key is None):
         raise InvalidInput("a certificate needs its key: give both or neither")
     check_ours(out, "the relay's folder", folder=True)
@@ -242,7 +241,6 @@ def _check_files(folder: Path) -> None:
 
 
 def command(folder: Path) -> list[str]:
-    """What runs the relay in ``folder``, which must be the working directory."""
     _check_files(folder)
     if not (folder / CONFIG).exists():
         raise InvalidInput(f"{folder} is no relay: `pdml relay config` makes one")

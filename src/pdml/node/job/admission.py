@@ -72,7 +72,6 @@ class AdmissionRule:
     def __init__(
         self, member: Member, directory: NodeDirectory, committed: Journal, source: str
     ) -> None:
-        """``source``: of this process's noise."""
         self._member, self._folder = member, directory.folder
         self._committed, self._source = committed, source
         self._cache: tuple[Config, TrainingData] | None = None
@@ -153,7 +152,6 @@ class Admission:
     # Offers
 
     def consider(self, offer: Offer, content: bytes) -> Answer:
-        """Accepted, refused, or not decided yet."""
         name = self._member.name
         with self.lock:
             work, stored = self.work, self._control_db.attempt(offer.attempt)
@@ -236,7 +234,6 @@ class Admission:
         return attempt
 
     def postpone(self, attempt: str, sender: str) -> None:
-        """The offerer's word that another's offer goes first."""
         with self.lock:
             work = self.work
             if work is None or work.offer.attempt != attempt:
@@ -292,7 +289,6 @@ class Admission:
             return work
 
     def resume(self, work: Work) -> None:
-        """Go on with what an earlier life of this process had begun."""
         with self.lock:
             self.work = work
 
@@ -344,7 +340,6 @@ class Admission:
             work.exchange.stop(sentence)
 
     def leave(self) -> None:
-        """The process ends: neighbours hear why."""
         with self.lock:
             if self.work is not None and self.work.exchange is not None:
                 self.work.exchange.stop(f"{self._member.name}'s node was stopped")

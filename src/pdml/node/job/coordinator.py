@@ -85,7 +85,6 @@ class Coordinator:
         self._runtime = runtime
 
     def run_offer(self, attempt: str, content: dict[str, Any]) -> Steps[None]:
-        """From the command of somebody at this machine to the end of the job here."""
         member = self._member
         try:
             plan = TrainingPlan.from_dict(dict(content.pop("plan")))
@@ -126,7 +125,6 @@ class Coordinator:
                 yield from self.broadcast_begin(offer, msgspec.convert(pending, Begin))
 
     def stop(self, attempt: str) -> Steps[None]:
-        """By an operator's command, at every member."""
         sentence = f"{self._member.name} stopped the job"
         self._admission.stop(attempt, sentence)
         yield from tell_stop(self._member, attempt, sentence, self._runtime)
@@ -239,7 +237,6 @@ class Coordinator:
         return OfferState.FAILED if stored is None else stored.state
 
     def _poll_progress(self, work: Work) -> Steps[None]:
-        """Ask the others how far they are, as long as the job lasts here."""
         terms, others = work.terms, self._member.others
         messages = dict.fromkeys(others, terms.digest.encode())
         while self._admission.work is work and not self._runtime.is_leaving:

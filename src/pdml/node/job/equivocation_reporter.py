@@ -87,7 +87,6 @@ class EquivocationReporter:
         write_private(path, evidence, first=True)
 
     def evidence_piece(self, job: Job, peer: str, start: int) -> Answer:
-        """A piece of the proof against a member, for who asks for it."""
         if peer not in self._member.all or not self._has(job.job, peer):
             raise InvalidInput(
                 f"{self._member.name} has no proof against {plain(peer, 64)!r}"

@@ -416,7 +416,7 @@ def _distance_flaws(first: NeighbourReleases, other: NeighbourReleases) -> Itera
 
 
 def _jobs(statements: Mapping[str, Statement]) -> Iterator[Flaw]:
-    """An earlier job had one terms, whoever tells of it."""
+    """Everybody tells the same terms of an earlier job."""
     first: dict[str, tuple[str, str]] = {}
     for name, statement in statements.items():
         for job in statement.earlier_jobs:

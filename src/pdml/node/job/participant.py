@@ -136,7 +136,6 @@ class Participant:
 
     @property
     def round(self) -> int:
-        """The last committed round."""
         return int(self._state.t)
 
     @property
@@ -145,7 +144,6 @@ class Participant:
 
     @property
     def ready(self) -> bool:
-        """Whether every neighbour's release of this round is here."""
         return not self.done and not self.missing
 
     @property
@@ -163,7 +161,6 @@ class Participant:
 
     @property
     def released(self) -> NDArray[Any]:
-        """w̃_i of the last round, or the row of sums."""
         return np.asarray(self._state.sent)
 
     @property
@@ -184,7 +181,6 @@ class Participant:
         return f"what {self.name} has released{unread} counts as spent; resume the job"
 
     def advance(self) -> int:
-        """Do and commit the next round."""
         if not self.ready:
             raise InvalidInput(
                 f"{self.name} cannot go past round {self.round}: it waits for "

@@ -293,7 +293,9 @@ class Exchange:
             raise self._failure
 
     def _describe(self, peer: str) -> str:
-        """With whom it waits for, if these are others alone: mutual waits are lost messages."""
+        """Its name, and whom it waits for by its own word, if these are others alone: who waits for
+        each other has lost messages.
+        """
         names = set(self._awaited_by_peers.get(peer, "").split(", "))
         others = sorted(names.intersection(self.participant.terms.servers) - {peer})
         if not others or self.participant.name in others:

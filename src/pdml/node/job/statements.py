@@ -54,7 +54,6 @@ def build(
     journal: Journal,
     alias: str,
 ) -> Statement:
-    """What a node has to say about a job that is complete."""
     job, entry = terms.job, journal.job(terms.job)
     if entry is None:
         raise JournalError(f"job {job} is not in the journal of {name}")
@@ -134,7 +133,6 @@ class StatementStore(Protocol):
 
 
 def piece(data: bytes, start: int) -> Answer:
-    """The answer to a `Fetch`."""
     return Answer(OK, messages=[data[start : start + CHUNK], len(data).to_bytes(8, "big")])
 
 
@@ -159,7 +157,6 @@ def fetch(
     *,
     proof: bool = False,
 ) -> Steps[Answer | None]:
-    """Ask ``source`` for the next piece of a text about ``server``."""
     request = Fetch(job=job, terms=terms, server=server, start=start, proof=proof)
     messages = {source: msgspec.msgpack.encode(request)}
     replies = yield Ask(kind=RequestKind.FETCH, messages=messages, timeout=timeout)
@@ -176,7 +173,6 @@ def fetch_statements(
     check: Callable[[], None],
     clock: Clock,
 ) -> Steps[None]:
-    """Until everybody's statement is here."""
     missing = [server for server in others if not store.stored_statement(server)]
     pieces: dict[tuple[str, str], bytes] = {}  # by author and by who sent them
     rounds, turn = dict.fromkeys(missing, -1), 0

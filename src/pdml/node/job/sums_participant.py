@@ -63,12 +63,11 @@ class SumsNode:
         return SumsState(state.t + 1, sent[None]), sent[None]
 
     def replay(self, state: SumsState, messages: list[Any], released: NDArray[Any]) -> SumsState:
-        """The state after a release that is known."""
         return SumsState(state.t + 1, released)
 
 
 def mask_seeds(terms: JobTerms, name: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The mask_seeds of ``name``'s masks, with every other server and in this job alone."""
+    """The seeds of the masks of ``name``, with every other server and in this job alone."""
     others = [other for other in terms.servers if other != name]
     if missing := [other for other in others if other not in shared]:
         raise InvalidInput(f"{name} has no secret in common with {missing[0]} to mask its sums by")

@@ -47,7 +47,6 @@ class EquivocationProof:
 
     @property
     def sentence(self) -> str:
-        """One sentence for people."""
         words = " and ".join(f"{digest[:16]} to {whom}" for whom, digest in self.claims)
         return f"{self.sender} equivocated in round {self.round}: it signed {words}"
 

@@ -140,7 +140,6 @@ class JobTerms:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the canonical JSON of all of it."""
         terms = {
             "job": self.job,
             "study": self.study,

@@ -21,7 +21,6 @@ def public_message(error: BaseException, name: str) -> str:
 
 
 def no_result(offerer: str, jobs: Sequence[str]) -> str:
-    """Why an operator is asked about a member's next job, whatever the rule is."""
     return f"jobs of {offerer} have spent budget and have no result: {', '.join(jobs)}"
 
 
@@ -33,7 +32,6 @@ def busy(name: str, job: str, offerer: str, *, begun: bool) -> str:
 
 
 def goes_first(job: str, offerer: str) -> str:
-    """Why an offer waits for one that was made before it begins."""
     return f"job {job}, which {offerer} offered, goes first"
 
 

@@ -144,7 +144,6 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @classmethod
     def read(cls, data: bytes, sender: str, key: str) -> "Offer":
-        """An offer of ``sender``, whose public key is ``key``."""
         signature, content = data[:_SIGNATURE], data[_SIGNATURE:]
         newer = FORMAT.refusal_of(content, f"{sender} sent an offer that", msgspec.msgpack.decode)
         if newer:
@@ -192,7 +191,6 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def acceptance(offer: Offer, name: str, identity: Identity) -> bytes:
-    """The signature with which ``name`` takes part."""
     return identity.sign(_accepting(offer, name))
 
 

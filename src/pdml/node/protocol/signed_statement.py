@@ -101,12 +101,10 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def spent(self) -> tuple[Event, ...]:
-        """The events of this job."""
         return tuple(decode_event(values) for values in self.events)
 
     @property
     def earlier_spending(self) -> tuple[Event, ...]:
-        """The events of earlier jobs."""
         return tuple(decode_event(values) for job in self.earlier_jobs for values in job.events)
 
     @property
@@ -121,7 +119,7 @@ def digest_of(digests: bytes, t: int) -> str:
 
 
 def most_bytes(terms: JobTerms, server: str) -> int:
-    """The longest statement that a terms allows to one server: known before anything is read."""
+    """The longest statement of a server that the terms allow: checked before anything is read."""
     neighbours = len(terms.neighbours(server))
     round_bytes = DIGEST + (DIGEST + 9) * neighbours + _EVENT  # of one round
     names = _NAMES + 512 * neighbours
@@ -132,7 +130,6 @@ def most_bytes(terms: JobTerms, server: str) -> int:
 
 
 def sign(statement: Statement, identity: Identity) -> bytes:
-    """A statement as it travels."""
     content = msgspec.msgpack.encode(statement)
     return _DOMAIN + identity.sign(_DOMAIN + content) + content
 
@@ -270,7 +267,6 @@ def _check_events(statement: Statement, terms: JobTerms) -> None:
 
 
 def spec_of(statement: Statement, terms: JobTerms) -> ServerSpec:
-    """What a server says of its records."""
     return terms.training.server_spec(
         terms.index(statement.server),
         records=statement.records,

@@ -176,7 +176,6 @@ def signed_digest(message: Vector) -> SignedDigest:
 
 
 def verify_digest(digest: SignedDigest, keys: Mapping[str, str]) -> bool:
-    """Whether the sender has signed it."""
     key = keys.get(digest.sender, "")
     is_current = digest.version == FORMAT.version
     return is_current and verify_signature(key, _signable(digest), digest.signature)

@@ -78,7 +78,6 @@ _COLUMNS = "attempt, job, terms, offerer, offer, state, sentence"  # the fields 
 
 
 def digest_of(offer: bytes) -> str:
-    """sha256 of an offer as its member signed it."""
     return hashlib.sha256(offer).hexdigest()
 
 
@@ -173,7 +172,6 @@ class ControlDatabase:
             self._unwritten.append(write)
 
     def flush(self) -> None:
-        """Write what there was no room for."""
         while self._unwritten:
             self._unwritten[0]()
             self._unwritten.pop(0)
@@ -188,7 +186,6 @@ class ControlDatabase:
         return self._attempts("")
 
     def pending(self, offerer: str) -> int:
-        """How many offers of a member the operator is asked about."""
         query = "SELECT count(*) FROM attempts WHERE offerer = ? AND state = ?"
         return int(self._db.row(query, (offerer, OfferState.PENDING))[0])
 
@@ -216,7 +213,6 @@ class ControlDatabase:
             )
 
     def move(self, attempt: str, state: OfferState, sentence: str = "") -> None:
-        """Another state."""
         with self._transaction():
             query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ?"
             self._db.change(query, (state, sentence, attempt))
@@ -249,7 +245,6 @@ class ControlDatabase:
             self._db.change("DELETE FROM unfinished WHERE job = ?", (job,))
 
     def unfinished(self) -> dict[str, list[str]]:
-        """The jobs that count against members, by their offerers."""
         jobs: dict[str, list[str]] = {}
         for offerer, job in self._db.rows("SELECT offerer, job FROM unfinished ORDER BY 1, 2"):
             jobs.setdefault(offerer, []).append(job)

@@ -249,7 +249,6 @@ class Journal:
             self._insert_release(job, dataset, 1, payload, events)
 
     def sources(self, dataset: str) -> set[str]:
-        """Where the noise of this data set's jobs came from."""
         return {
             name
             for (name,) in self._db.rows(
@@ -282,7 +281,6 @@ class Journal:
             self._db.add(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def sync(self) -> None:
-        """What was heard is on disk."""
         with self._wrap_errors():
             self._db.sync()
 
@@ -313,7 +311,6 @@ class Journal:
         )
 
     def inbox(self, job: str, t: int) -> dict[str, bytes]:
-        """The payloads of round t by sender."""
         return dict(
             self._db.rows("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t))
         )
@@ -325,7 +322,6 @@ class Journal:
         return None if row is None else row[0]
 
     def signature(self, job: str, t: int, sender: str) -> bytes | None:
-        """What ``sender`` signed in round t; None if it did not arrive."""
         query = "SELECT signature FROM inbox WHERE job = ? AND round = ? AND sender = ?"
         row = self._db.row(query, (job, t, sender))
         return None if row is None else bytes(row[0])
@@ -356,7 +352,6 @@ class Journal:
         return [str(name) for (name,) in self._db.rows(query)]
 
     def releases(self, dataset: str) -> int:
-        """How many vectors have left for this data set, over all jobs."""
         query = "SELECT count(*) FROM outbox JOIN jobs USING (job) WHERE dataset = ?"
         return int(self._db.row(query, (dataset,))[0])
 
@@ -397,7 +392,6 @@ class Journal:
         return ("", 0) if row is None else (str(row[0]), int(row[1]))
 
     def events_of(self, job: str) -> tuple[Event, ...]:
-        """What one job has spent."""
         query = "SELECT event FROM events WHERE job = ? ORDER BY id"
         return tuple(load_event(text) for (text,) in self._db.rows(query, (job,)))
 

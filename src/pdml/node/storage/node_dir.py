@@ -319,7 +319,6 @@ class NodeDirectory:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process holds the journal."""
         return Journal.holder(self.path(JOURNAL)) is not None
 
     def committed(self) -> Journal | None:

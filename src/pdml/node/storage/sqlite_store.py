@@ -42,12 +42,10 @@ class Store:
             raise
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
-        """Every row of the answer."""
         with self._reading() as db:
             return db.execute(query, values).fetchall()
 
     def row(self, query: str, values: Values = ()) -> Any:
-        """The first row of the answer; None without one."""
         with self._reading() as db:
             return db.execute(query, values).fetchone()
 
@@ -62,7 +60,6 @@ class Store:
                 raise self.read_error(error) from error
 
     def change(self, query: str, values: Values = ()) -> int:
-        """How many rows were changed."""
         with self._lock:
             return self._db.execute(query, values).rowcount
 
@@ -74,7 +71,6 @@ class Store:
             self._db.execute(query, values)
 
     def sync(self) -> None:
-        """What was added is on disk."""
         with self._lock:
             if self._db.in_transaction:
                 self._db.execute("COMMIT")
