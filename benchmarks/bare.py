@@ -14,7 +14,7 @@ from pathlib import Path
 from pdml.clock import SYSTEM_CLOCK
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context
-from pdml.node.daemon import process
+from pdml.node.daemon import daemon as process
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.daemon.nats_transport import NatsTransport
 from pdml.node.job.activity import Wait

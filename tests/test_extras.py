@@ -86,7 +86,7 @@ def test_the_extra_of_the_caller_comes_first_and_mistakes_pass_through() -> None
 PARTIES = {
     "device": "import pdml.device.client, pdml.device.simulated_participants",
     "collector": "import pdml.collector.http.application, pdml.collector.http.serving, pdml.device.page, pdml.pages.operator_page",
-    "node": "import pdml.node.daemon.process, pdml.node.daemon.daemon, pdml.node.job.participant",
+    "node": "import pdml.node.daemon.daemon, pdml.node.daemon.nats_transport, pdml.node.job.participant",
 }
 FOREIGN = {
     "device": (

@@ -25,7 +25,7 @@ from pdml.accounting import Budget
 from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
-from pdml.node.daemon import process as node_process
+from pdml.node.daemon import daemon as node_process
 from pdml.node.daemon import relay_server
 from pdml.node.job import statements
 from pdml.node.protocol import signed_statement
@@ -145,7 +145,7 @@ def small_disk(size):
 _SERVER = multiprocessing.get_context(
     "forkserver"
 )  # its children have the imports of a node already, so that they start at once
-_SERVER.set_forkserver_preload(["pdml.node.daemon.process"])
+_SERVER.set_forkserver_preload(["pdml.node.daemon.daemon", "pdml.node.daemon.nats_transport"])
 
 
 def write_local_model(directory, job, data):

@@ -17,7 +17,7 @@ from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.crypto import tls
 from pdml.node.crypto.signing import Identity
 from pdml.node.daemon import relay_server
-from pdml.node.daemon.process import MetricsServer
+from pdml.node.daemon.daemon import MetricsServer
 from pdml.node.job import training_data
 from pdml.node.job.admission import AdmissionRule, Member
 from pdml.node.job.training_data import import_table

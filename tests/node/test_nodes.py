@@ -142,7 +142,7 @@ def test_a_node_is_lean(federation):
     heavy = ("matplotlib", "sklearn", "networkx", "pandas", "numba", "rich")
     code = f"""
 import sys, threading
-from pdml.node.daemon.process import run
+from pdml.node.daemon.daemon import run
 threading.Timer(3.0, lambda: (print([m for m in {heavy} if m in sys.modules]), sys.stdout.flush(), __import__("os")._exit(0))).start()
 run(__import__("pathlib").Path(sys.argv[1]), simulated_noise=1)
 """
@@ -265,7 +265,7 @@ def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federati
 
 SIGNALS = """
 import os, random, signal, sys, threading, time
-from pdml.node.daemon import process
+from pdml.node.daemon import daemon as process
 
 class Idle:
     def __init__(self):

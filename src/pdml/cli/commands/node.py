@@ -199,7 +199,7 @@ def run(
     Example:
       pdml node run alice
     """
-    from pdml.node.daemon.process import run as serve
+    from pdml.node.daemon.daemon import run as serve
 
     serve(
         folder,
