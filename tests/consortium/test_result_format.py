@@ -151,7 +151,7 @@ def test_what_a_study_gives_is_what_the_page_says(folder):
     }
 
 
-SLOW = ("answers", "masked")  # the tables of the bound with randomised response
+SLOW = ("answers", "masked", "rounds")  # the tables of the bound with randomised response
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,7 @@ def test_bad_results_are_refused_by_the_page_for_the_same_reason(row, tmp_path):
     assert (sorted({kind for kind, _ in problems}), near) == (refused, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["rounds-of-classes", "masked-of-classes"])
 def test_the_page_and_the_product_agree_on_altered_results(base, tmp_path):
     """The product's kind is another only where an altered study is no valid one."""
