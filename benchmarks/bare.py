@@ -14,7 +14,7 @@ from pathlib import Path
 from pdml.clock import SYSTEM_CLOCK
 from pdml.mechanisms.randomness import Simulated
 from pdml.node.crypto.hpke import Context
-from pdml.node.daemon import daemon as process
+from pdml.node.daemon import daemon as node_process
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.daemon.nats_transport import NatsTransport
 from pdml.node.job.activity import Wait
@@ -152,7 +152,7 @@ def main():
     transport = NatsTransport.of_node(directory, SYSTEM_CLOCK, relay=options.get("--relay", ""))
     source = Simulated(int(options["--simulated-noise"]))
     daemon = kind(directory, source, transport, clock=SYSTEM_CLOCK)
-    process.leave_on_signal(daemon)
+    node_process.leave_on_signal(daemon)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     daemon.run()
 

@@ -48,7 +48,7 @@ _NODE = """
 from pathlib import Path
 from pdml.node.crypto.signing import Card
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.node.daemon import daemon as process
+from pdml.node.daemon import daemon, nats_transport
 from pdml.node.job import coordinator, participant
 from pdml.node.protocol import signed_statement
 home = NodeDirectory.create(Path("node"), "alice")

@@ -265,7 +265,7 @@ def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federati
 
 SIGNALS = """
 import os, random, signal, sys, threading, time
-from pdml.node.daemon import daemon as process
+from pdml.node.daemon import daemon as node_process
 
 class Idle:
     def __init__(self):
@@ -275,7 +275,7 @@ class Idle:
 
 for i in range(300):
     idle = Idle()
-    process.leave_on_signal(idle)
+    node_process.leave_on_signal(idle)
     if not (child := os.fork()):  # another process: a thread would interrupt where locks are released
         time.sleep(random.uniform(0, 0.002))
         os.kill(os.getppid(), (signal.SIGTERM, signal.SIGINT)[i % 2])
