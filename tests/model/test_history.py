@@ -23,7 +23,7 @@ def test_each_known_figure_is_drawn_over_the_rounds(risk, many):
         np.testing.assert_array_equal(line.get_ydata(), getattr(history(risk), name))
     assert [each.get_yscale() for each in axes[:3]] == ["log", "log", "linear"]
     if many == 4:
-        assert "keep inside" in axes[3].get_title()
+        assert "do not publish" in axes[3].get_title()
     plt.close("all")
 
 

@@ -16,7 +16,7 @@ _TITLES = MappingProxyType(
         "noise": "noise on a release",
         "consensus": "largest distance of two servers",
         "spent": "epsilon of features spent",
-        "risk": "risk (unprotected: keep inside)",
+        "risk": "risk (unprotected: do not publish)",
     }
 )
 _LOGARITHMIC = ("noise", "consensus")
@@ -43,9 +43,8 @@ class History:
         with needed():
             from matplotlib import pyplot as plt
         if axes is None:
-            _, axes = plt.subplots(
-                1, len(titles), figsize=(3.6 * len(titles), 3.0), layout="constrained"
-            )
+            size = (3.6 * len(titles), 3.0)
+            _, axes = plt.subplots(1, len(titles), figsize=size, layout="constrained")
         panels = np.ravel(axes)
         if len(panels) != len(titles):
             raise InvalidInput(
@@ -54,9 +53,8 @@ class History:
             )
         for (name, words), panel in zip(titles.items(), panels, strict=True):
             values = getattr(self, name)
-            panel.plot(
-                np.arange(1, len(values) + 1), values, marker="." if len(values) < 30 else ""
-            )
+            marker = "." if len(values) < 30 else ""
+            panel.plot(np.arange(1, len(values) + 1), values, marker=marker)
             panel.set(xlabel="round", title=words)
             if name in _LOGARITHMIC and (values > 0).all() and np.isfinite(values).all():
                 panel.set_yscale("log")
@@ -66,8 +64,7 @@ class History:
         return bool(np.isfinite(getattr(self, name)).any())
 
     def to_dict(self) -> dict[str, list[float]]:
-        names = ("risk", "consensus", "noise", "spent")
-        return {name: getattr(self, name).tolist() for name in names}
+        return {name: values.tolist() for name, values in vars(self).items()}
 
 
 NO_ROUNDS = History(*([np.zeros(0)] * 4))  # one exchange of sums: nothing happens round by round

@@ -71,7 +71,7 @@ def resolve_plan(
     from pdml.planning.search.planner import propose
 
     allowed = default_budget if budget is None else budget
-    method = overrides.get("method", _implied(overrides))
+    method = overrides.get("method", _implied_method(overrides))
     sizes = Sizes.of(specs, epsilons)
     proposal = propose(
         allowed,
@@ -90,21 +90,15 @@ def _overrides(plan: str | Mapping[str, Any]) -> dict[str, Any]:
             _validate.choice("a setting of plan", name, SETTINGS)
         return {name: value for name, value in plan.items() if value is not None}
     if plan != AUTO:
-        raise InvalidInput(
-            f"plan must be a TrainingPlan, {AUTO!r} or a mapping of settings, got {plan!r}",
-            setting="plan",
-        )
+        must = f"plan must be a TrainingPlan, {AUTO!r} or a mapping of settings"
+        raise InvalidInput(f"{must}, got {plan!r}", setting="plan")
     return {}
 
 
-def _implied(overrides: Mapping[str, Any]) -> str | None:
+def _implied_method(overrides: Mapping[str, Any]) -> str | None:
     """A setting that one method alone has asks for it."""
-    for name in overrides:
-        if name in (*OF_ROUNDS, "rounds"):
-            return "rounds"
-        if name in OF_SUMS:
-            return "sums"
-    return None
+    methods = dict.fromkeys((*OF_ROUNDS, "rounds"), "rounds") | dict.fromkeys(OF_SUMS, "sums")
+    return next((methods[name] for name in overrides if name in methods), None)
 
 
 def utility_warnings(
@@ -114,7 +108,8 @@ def utility_warnings(
     sentences = []
     ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
     if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):
-        sentences.append(_sentence(proposal.verdict if unscaled else proposal.advice))
+        text = proposal.verdict if unscaled else proposal.advice
+        sentences.append(f"{text[:1].upper()}{text[1:]}.")
     likely = gain is not None and gain.none >= _LIKELY
     if gain is not None and (sentences or likely):
         sentences.append(
@@ -123,7 +118,3 @@ def utility_warnings(
             "(80% interval)."
         )
     return [SCALE_FIRST, *sentences] if sentences and unscaled else sentences
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -262,17 +262,7 @@ class Study:
 
     def texts(self, language: str = "") -> Texts:
         """All that people read, in one of the study's languages; "": its own."""
-        original = build_texts(
-            code=self.language,
-            title=self.title,
-            description=self.description,
-            question=self.question,
-            classes=self.classes,
-            attributes=self.attributes,
-            wording=self.wording,
-            notice=self.notice,
-            consent=self.consent,
-        )
+        original = build_texts(vars(self), self.attributes)
         by_language = {texts.code: texts for texts in (original, *self.languages)}
         if language and language not in by_language:
             codes = ", ".join(filter(None, by_language)) or "not declared"

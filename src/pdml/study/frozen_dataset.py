@@ -14,7 +14,8 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -57,13 +58,10 @@ class Manifest:
     @property
     def digest(self) -> str:
         """sha256 of the manifest's canonical JSON without the digest: one name for all."""
-        return hashlib.sha256(_canonical(self._payload())).hexdigest()
+        return hashlib.sha256(_canonical(asdict(self))).hexdigest()
 
     def to_bytes(self) -> bytes:
-        return _canonical({**self._payload(), "digest": self.digest}) + b"\n"
-
-    def _payload(self) -> dict[str, Any]:
-        return asdict(self)
+        return _canonical({**asdict(self), "digest": self.digest}) + b"\n"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,17 +94,24 @@ class FrozenWriter:
         randomised_by: str = UNSAID,
     ) -> None:
         why = "the last feature is the constant"
-        self.width = _validate.integer("width", width, low=2, why=why)
-        self.classes = _validate.integer("classes", classes, low=2, high=1 << 31)
-        self.study, self.study_id, self.server = study_hash, study_id, server
-        self.randomised_by = _validate.choice("randomised_by", randomised_by, _RANDOMISED_BY)
+        self._manifest = Manifest(
+            study=study_hash,
+            study_id=study_id,
+            server=server,
+            records=0,
+            width=_validate.integer("width", width, low=2, why=why),
+            classes=_validate.integer("classes", classes, low=2, high=1 << 31),
+            files={},
+            frozen_at="",
+            randomised_by=_validate.choice("randomised_by", randomised_by, _RANDOMISED_BY),
+        )
         self.records = 0
         self.folder = Path(folder)
         if os.path.lexists(self.folder):
             raise InvalidInput(f"cannot freeze a data set into {self.folder}: it exists already")
         hidden = f".pdml-{secrets.token_hex(8)}-{self.folder.name}"
         self._stage = self.folder.absolute().parent / hidden
-        self._columns: dict[str, BinaryIO] = {}
+        self._columns: dict[str, BufferedRandom] = {}
         try:
             self._stage.mkdir(mode=0o700)
             for name in _DTYPES:
@@ -134,16 +139,16 @@ class FrozenWriter:
             if parts[name].dtype.kind not in "iu":
                 raise InvalidInput(f"{name} must be whole numbers, got {parts[name].dtype}")
         count = len(parts["features"])
-        if parts["features"].shape != (count, self.width) or any(
+        width = self._manifest.width
+        if parts["features"].shape != (count, width) or any(
             parts[name].shape != (count,) for name in ("labels", "epsilons")
         ):
             shapes = ", ".join(f"{name} {part.shape}" for name, part in parts.items())
             raise DataError(
-                f"the new rows must be (k, {self.width}) features, k labels and k epsilons, "
-                f"got {shapes}"
+                f"the new rows must be (k, {width}) features, k labels and k epsilons, got {shapes}"
             )
         for name, part in parts.items():
-            if not (good := _good(name, part, self.classes)).all():
+            if not (good := _good(name, part, self._manifest.classes)).all():
                 raise _refused(name, self.records + int(np.argmin(good)), "the new rows")
         for name, dtype in _DTYPES.items():
             self._columns[name].write(np.ascontiguousarray(parts[name], dtype=dtype).data)
@@ -157,26 +162,17 @@ class FrozenWriter:
             raise InvalidInput(
                 f"frozen_at must be an hour in UTC such as 2026-03-01T14Z, got {frozen_at!r}"
             )
-        files = {}
+        files: dict[str, str] = {}
+        manifest = replace(self._manifest, records=self.records, files=files, frozen_at=frozen_at)
         for name, column in self._columns.items():
             column.seek(0)
-            column.write(_header(name, self.records, self.width))
+            column.write(_header(name, manifest))
             column.flush()
-            files[f"{name}.npy"] = _sha256(column)
+            column.seek(0)
+            files[f"{name}.npy"] = hashlib.file_digest(column, "sha256").hexdigest()
             os.fsync(column.fileno())
             column.close()
         self._columns = {}
-        manifest = Manifest(
-            study=self.study,
-            study_id=self.study_id,
-            server=self.server,
-            records=self.records,
-            width=self.width,
-            classes=self.classes,
-            files=files,
-            frozen_at=frozen_at,
-            randomised_by=self.randomised_by,
-        )
         write_private(self._stage / MANIFEST, manifest.to_bytes())
         if os.path.lexists(self.folder):
             raise InvalidInput(f"cannot freeze a data set into {self.folder}: it exists already")
@@ -260,7 +256,7 @@ def _read_manifest(folder: Path) -> Manifest:
 def _map(folder: Path, name: str, manifest: Manifest, verify: bool) -> NDArray[Any]:
     """One column, mapped; its header is the only one that the manifest allows."""
     path = folder / f"{name}.npy"
-    shape = (manifest.records, manifest.width) if name == "features" else (manifest.records,)
+    shape = _shape(name, manifest)
     try:
         with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -269,7 +265,7 @@ def _map(folder: Path, name: str, manifest: Manifest, verify: bool) -> NDArray[A
                     f"{path} must hold {manifest.records:,} rows, got a file of {size:,} "
                     "bytes: it was cut or changed"
                 )
-            if file.read(_HEADER) != _header(name, manifest.records, manifest.width):
+            if file.read(_HEADER) != _header(name, manifest):
                 raise DataError(
                     f"{path} must begin with the header of {manifest.records:,} rows, got "
                     "something else: it was changed"
@@ -285,7 +281,7 @@ def _verify(
     file: BinaryIO, path: Path, name: str, shape: tuple[int, ...], manifest: Manifest
 ) -> None:
     """Hash and rows in one pass, read rather than mapped: memory does not fill with pages."""
-    digest = hashlib.sha256(_header(name, manifest.records, manifest.width))
+    digest = hashlib.sha256(_header(name, manifest))
     row_bytes = np.dtype(_DTYPES[name]).itemsize * (manifest.width if name == "features" else 1)
     bad = None
     done = 0
@@ -317,20 +313,16 @@ def _refused(name: str, row: int, what: str) -> DataError:
     return DataError(f"row {row + 1} of {what} has {name} that no report may have")
 
 
-def _header(name: str, records: int, width: int) -> bytes:
+def _shape(name: str, manifest: Manifest) -> tuple[int, ...]:
+    return (manifest.records, manifest.width) if name == "features" else (manifest.records,)
+
+
+def _header(name: str, manifest: Manifest) -> bytes:
     """NumPy's own format, version 1.0, padded to a fixed length."""
-    shape = f"({records}, {width})" if name == "features" else f"({records},)"
+    shape = _shape(name, manifest)
     text = f"{{'descr': '{_DTYPES[name]}', 'fortran_order': False, 'shape': {shape}, }}"
     body = text.ljust(_HEADER - 11) + "\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body.encode("ascii")
-
-
-def _sha256(file: BinaryIO) -> str:
-    file.seek(0)
-    digest = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _canonical(values: Mapping[str, Any]) -> bytes:

@@ -195,14 +195,10 @@ def feature_bytes(text: str) -> bytes:
     return data
 
 
-def unpack_features(text: str) -> Features:
-    """The inverse of `pack_features`."""
-    return np.frombuffer(feature_bytes(text), dtype="<f4").astype(np.float32, copy=False)
-
-
 def features_of(report: Report) -> Features:
-    """The report's features, read-only; `acceptable` checks their values."""
-    return unpack_features(report.features)
+    """The inverse of `pack_features`, read-only; `acceptable` checks values."""
+    data = feature_bytes(report.features)
+    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
 
 
 ADMITTED = 1 - 2.0**-21

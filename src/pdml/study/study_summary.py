@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,16 +80,14 @@ def meaning(micro_epsilon: int, classes: Sequence[str]) -> str:
         sentence = (
             f"If your answer is “{yes}”, “{yes}” is sent with a chance of {sent} and “{no}” with "
             f"{other_share}, and the other way round. Somebody who held both equally likely is "
-            "then "
-            f"{sent} sure of the one that was sent."
+            f"then {sent} sure of the one that was sent."
         )
     else:
         sentence = (
             f"Your true answer is sent with a chance of {sent}, each of the {others} others with "
             f"{other_share}. Somebody who held all {others + 1} equally likely is then {sent} "
-            "sure of the "
-            f"one that was sent; somebody who wavered between two of them only, and sees one of "
-            f"these, {share(certainty(micro_epsilon))}."
+            "sure of the one that was sent; somebody who wavered between two of them only, and "
+            f"sees one of these, {share(certainty(micro_epsilon))}."
         )
     return f"{sentence} {WEAK}" if is_weak(micro_epsilon) else sentence
 
@@ -205,10 +204,8 @@ class LintResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            name: [{"line": line, "text": text} for line, text in messages]
-            for name, messages in (("mistakes", self.mistakes), ("warnings", self.warnings))
-        }
+        messages = {"mistakes": self.mistakes, "warnings": self.warnings}
+        return {name: [{"line": n, "text": t} for n, t in them] for name, them in messages.items()}
 
 
 def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> LintResult:
@@ -251,9 +248,8 @@ def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> L
 def _by_line(
     messages: Sequence[tuple[Key, str]], where: Mapping[Key, int]
 ) -> tuple[LintMessage, ...]:
-    return tuple(
-        sorted(((line_of(key, where), text) for key, text in messages), key=lambda item: item[0])
-    )
+    lines = ((line_of(key, where), text) for key, text in messages)
+    return tuple(sorted(lines, key=itemgetter(0)))
 
 
 def _warnings(study: Study, *, untrainable: bool) -> list[tuple[Key, str]]:
@@ -261,29 +257,20 @@ def _warnings(study: Study, *, untrainable: bool) -> list[tuple[Key, str]]:
     warnings: list[tuple[Key, str]] = []
     for i, server in enumerate(study.servers):
         if (urlsplit(server.url).hostname or "").endswith(".example"):
-            warnings.append(
-                (
-                    ("servers", i, "url"),
-                    f"{server.url} is a placeholder: no contributor can reach it",
-                )
-            )
+            text = f"{server.url} is a placeholder: no contributor can reach it"
+            warnings.append((("servers", i, "url"), text))
     for i, micro_epsilon in enumerate(study.epsilon_micro):
         if is_weak(micro_epsilon):
             warnings.append((("label", "epsilon", "menu", i), weakness(micro_epsilon)))
     for i, attribute in enumerate(study.encoder.attributes):
         if isinstance(attribute, Category) and len(attribute.choices) == 1:
             why = "everybody gives the same answer, which tells nothing: add others, or drop it"
-            warnings.append(
-                (("attributes", i, "levels"), f"“{attribute.name}” has one level: {why}")
-            )
+            text = f"“{attribute.name}” has one level: {why}"
+            warnings.append((("attributes", i, "levels"), text))
     if study.width > MANY_FEATURES:
-        warnings.append(
-            (
-                ("attributes",),
-                f"{study.encoder.n_features:,} features are many: every report has "
-                f"{16 * study.width // 3:,} bytes of them and the constant",
-            )
-        )
+        size = f"{16 * study.width // 3:,} bytes of them and the constant"
+        text = f"{study.encoder.n_features:,} features are many: every report has {size}"
+        warnings.append((("attributes",), text))
     if study.plan is not None and study.budget is not None and not untrainable:
         try:
             trainable.worst_case_ledger(study, study.plan).check(study.budget)

@@ -19,6 +19,7 @@ from pdml.study.schema.validation import (
     as_fields,
     declared_keys,
     format_path,
+    is_list_of_tables,
     key,
     limited_text,
     read_table,
@@ -77,49 +78,32 @@ class Texts:
 
 def translated_keys(record: type) -> dict[str, Key]:
     """The texts of [notice] or [consent] that every translation says again."""
-    long = {
-        name: limited_text(LONGEST, paragraphs=name == "text") for name in declared_keys(record)
-    }
-    return {
-        name: replace(
-            own,
-            help=own.translation,
-            required=False,
-            read=own.read if own.read is ValidationErrors.url else long[name],
-        )
-        for name, own in declared_keys(record).items()
-        if own.translation
-    }
+    keys = {}
+    for name, own in declared_keys(record).items():
+        text = limited_text(LONGEST, paragraphs=name == "text")
+        read = own.read if own.read is ValidationErrors.url else text
+        if own.translation:
+            keys[name] = replace(own, help=own.translation, required=False, read=read)
+    return keys
 
 
-def build_texts(
-    *,
-    code: str,
-    title: str,
-    description: str,
-    question: str,
-    classes: Sequence[str],
-    attributes: Sequence[Attribute],
-    wording: Mapping[str, Wording],
-    notice: Notice | None,
-    consent: Consent | None,
-) -> Texts:
-    """The texts as the study itself has them."""
+def build_texts(study: Mapping[str, Any], attributes: Sequence[Attribute]) -> Texts:
+    """The texts as the study itself has them, by its fields."""
 
     def make_question(attribute: Attribute) -> Question:
-        words = wording.get(attribute.name, Wording())
+        words = study["wording"].get(attribute.name, Wording())
         levels = attribute.levels if isinstance(attribute, Category) else ()
         return Question(attribute.name, words.label or attribute.name, words.help, tuple(levels))
 
     return Texts(
-        code=code,
-        title=title,
-        description=description,
-        question=question,
-        classes=tuple(classes),
+        code=study["language"],
+        title=study.get("title", ""),
+        description=study["description"],
+        question=study.get("question", ""),
+        classes=tuple(study.get("classes", ())),
         attributes=tuple(map(make_question, attributes)),
-        notice=_collect_texts(notice),
-        consent=_collect_texts(consent),
+        notice=_collect_texts(study["notice"]),
+        consent=_collect_texts(study["consent"]),
     )
 
 
@@ -146,9 +130,8 @@ def read_languages(
         if code and code in (texts.code, *(translation.code for translation in translations)):
             why = "the study's own, and each other one, stands there once"
             errors.reject((*at, "code"), "be another language", code, why)
-        _check_presence(
-            errors, (*at, "description"), "description" in table, bool(texts.description)
-        )
+        present = "description" in table
+        _check_presence(errors, (*at, "description"), present, bool(texts.description))
         names = _names(errors, (*at, "classes"), table, texts.classes, MOST_CLASSES)
         asked = _attributes(errors, at, table.get("attributes", ABSENT), texts.attributes)
         table |= {"classes": names, "attributes": asked}
@@ -186,9 +169,7 @@ def _attributes(
     path: Path = (*at, "attributes")
     if value is ABSENT or not questions:  # a mistake among the study's own is reported once
         return ()
-    if not isinstance(value, (list, tuple)) or not all(
-        isinstance(entry, Mapping) for entry in value
-    ):
+    if not is_list_of_tables(value):
         errors.reject(path, "be written as [[languages.attributes]], once for each", value)
         return ()
     by_name = {question.name: question for question in questions}
@@ -220,9 +201,8 @@ def _check_presence(errors: ValidationErrors, path: Path, present: bool, wanted:
     if wanted and not present:
         errors.add(path, f"{format_path(path)} is missing: the study has one in its own language")
     elif present and not wanted:
-        errors.add(
-            path, f"{format_path(path)} must be left out: the study has none in its own language"
-        )
+        must = f"{format_path(path)} must be left out"
+        errors.add(path, f"{must}: the study has none in its own language")
 
 
 def _names(
@@ -232,9 +212,8 @@ def _names(
     key = str(path[-1])
     if key not in table:
         if key == "levels":
-            errors.add(
-                path[:-1], f"{format_path(path)} is missing: it translates {len(names):,} levels"
-            )
+            missing = f"{format_path(path)} is missing"
+            errors.add(path[:-1], f"{missing}: it translates {len(names):,} levels")
         return ()
     translations = errors.texts(path, table[key], least=1, most=most)
     if translations and names and len(table[key]) != len(names):

@@ -21,16 +21,16 @@ class DevicePipeline:
 
     # The questions, spelt as in a study: `pdml.encoding.encoder.Encoder.to_dict`
     attributes: list[dict[str, Any]]
-    kept: list[int]  # Which entries of answers in the clear stay in the row
+    kept: list[int]  # which entries of answers in the clear stay in the row
     # What is made of them: the kind, the positions of what it uses, and its public numbers
     maps: list[dict[str, Any]]
-    factor: float  # What these are multiplied by
+    factor: float  # what these are multiplied by
     # Levels and scale of each question that a study randomises, in order: the next entries
     codes: list[dict[str, Any]]
-    constant: float | None  # The last entry
-    room: float  # The norm to which all but codes are clipped
-    bound: float  # What everything is multiplied by in the end
-    weights: list[list[float]]  # One row for each margin, the constant's last
+    constant: float | None  # the last entry
+    room: float  # the norm to which all but codes are clipped
+    bound: float  # what everything is multiplied by in the end
+    weights: list[list[float]]  # one row for each margin, the constant's last
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -62,8 +62,9 @@ def device_pipeline(model: Model) -> DevicePipeline:
     factor, bound = factors
     expansion = encoder.expansion
     questions = [attribute.to_dict() for attribute in encoder.attributes]
+    limitless = {"range": [-ANY, ANY]}
     return DevicePipeline(
-        attributes=[{"range": [-ANY, ANY], **one} if _is_number(one) else one for one in questions],
+        attributes=[limitless | q if q["kind"] == "number" else q for q in questions],
         kept=expansion.kept.tolist(),
         maps=[_map(feature_map, expansion.inputs) for feature_map in expansion.maps],
         factor=factor,
@@ -73,10 +74,6 @@ def device_pipeline(model: Model) -> DevicePipeline:
         bound=bound,
         weights=model.weights.tolist(),
     )
-
-
-def _is_number(question: dict[str, Any]) -> bool:
-    return bool(question["kind"] == "number")
 
 
 def _map(feature_map: Any, inputs: Inputs) -> dict[str, Any]:

@@ -48,15 +48,15 @@ def log_model(
             f"model must be a released one, got the local model of {model.local}: it hangs on "
             "exact sums, and a tracking store has more readers than its owner"
         )
-    lines = model.ledger_rows()
+    rows = model.ledger_rows()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with extras.needed():
         import mlflow
         import mlflow.pyfunc
     with nullcontext() if mlflow.active_run() else mlflow.start_run():
         mlflow.log_params(_parameters(model))
-        mlflow.log_metrics({**_spent(lines), **_expected(model.expected), **(metrics or {})})
-        mlflow.set_tags(_tags(model, lines))
+        mlflow.log_metrics({**_spent(rows), **_expected(model.expected), **(metrics or {})})
+        mlflow.set_tags(_tags(model, rows))
         if page is not None:
             mlflow.log_artifact(os.fspath(page))
         with TemporaryDirectory() as folder:
@@ -79,19 +79,16 @@ def _parameters(model: Model) -> dict[str, Any]:
     }
 
 
-def _spent(lines: Sequence[LedgerRow]) -> dict[str, float]:
+def _spent(rows: Sequence[LedgerRow]) -> dict[str, float]:
     """By what it is and whom it is about; what is infinite is left out."""
-    metrics = {
-        f"{what}/{_who(line)}": float(getattr(line, what))
-        for line in lines
-        for what in ("epsilon", "delta", "certainty")
-    }
+    names = ("epsilon", "delta", "certainty")
+    metrics = {f"{name}/{_who(row)}": float(getattr(row, name)) for row in rows for name in names}
     return {key: value for key, value in metrics.items() if isfinite(value)}
 
 
-def _who(line: LedgerRow) -> str:
-    few = "" if line.colluding is None else f"{line.colluding} "
-    return f"{line.data}/{few}{line.adversary}"
+def _who(row: LedgerRow) -> str:
+    few = "" if row.colluding is None else f"{row.colluding} "
+    return f"{row.data}/{few}{row.adversary}"
 
 
 def _expected(expected: Expectation | None) -> dict[str, float]:
@@ -99,16 +96,14 @@ def _expected(expected: Expectation | None) -> dict[str, float]:
         return {}
     metrics = {"expected/confidence": expected.confidence}
     for what in ("accuracy", "auc"):
-        interval = getattr(expected, what)
-        if interval is None:
-            continue
-        metrics[f"expected/{what}"] = interval.middle
-        metrics |= {f"expected/{what}/{end}": getattr(interval, end) for end in ("low", "high")}
+        if (interval := getattr(expected, what)) is not None:
+            metrics[f"expected/{what}"] = interval.middle
+            metrics |= {f"expected/{what}/{end}": getattr(interval, end) for end in ("low", "high")}
     return metrics
 
 
-def _tags(model: Model, lines: Sequence[LedgerRow]) -> dict[str, str]:
-    tags = {f"epsilon/{_who(line)}": NO_LIMIT for line in lines if not isfinite(line.epsilon)}
+def _tags(model: Model, rows: Sequence[LedgerRow]) -> dict[str, str]:
+    tags = {f"epsilon/{_who(row)}": NO_LIMIT for row in rows if not isfinite(row.epsilon)}
     provenance = model.provenance
     tags |= {key: str(provenance[key]) for key in ("noise_source", "parties") if key in provenance}
     return tags | {

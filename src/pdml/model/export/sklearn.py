@@ -42,37 +42,37 @@ def pipeline(model: Model) -> Pipeline:
       the model takes. What the model refuses is refused too, except a fraction where a table has
       whole numbers.
     """
-    found: list[Step] = []
+    chain: list[Step] = []
     width, constant, bound = model.coefficients.shape[1], False, 0.0
     for step in model.translatable_steps():
         match step:
             case steps.ReadColumns():
-                found.append(("columns", _columns(step.columns)))
+                chain.append(("columns", _columns(step.columns)))
                 width = sum(column.width for column in step.columns)
             case steps.ReadNumbers():
                 width = step.width
-                found.append(("numbers", _scaler(width, names=step.names)))
+                chain.append(("numbers", _scaler(width, names=step.names)))
             case steps.Scale():
-                found.append(("scale", _scaler(width, step.origin, step.unit)))
-                found.append(("clip", _function(np.clip, a_min=step.low, a_max=step.high)))
+                chain.append(("scale", _scaler(width, step.origin, step.unit)))
+                chain.append(("clip", _function(np.clip, a_min=step.low, a_max=step.high)))
             case steps.ExpandMaps():
                 check = _function(np.asarray_chkfinite)  # what a map drops would go unnoticed
-                found.append(("finite", check))
-                found.append(("maps", _maps(step.expansion).fit(np.zeros((1, width)))))
+                chain.append(("finite", check))
+                chain.append(("maps", _maps(step.expansion).fit(np.zeros((1, width)))))
                 width = step.expansion.width
             case steps.Multiply() if bound:
                 bound *= step.factor
             case steps.Multiply():
-                found.append(("factor", _scaler(width, unit=np.full(width, 1 / step.factor))))
+                chain.append(("factor", _scaler(width, unit=np.full(width, 1 / step.factor))))
             case steps.AppendConstant():
-                found += _constant(width, step.value)
+                chain += _constant(width, step.value)
                 constant = True
             case steps.ClipRows():
-                found += _clip_rows(step.bound)
+                chain += _clip_rows(step.bound)
                 bound = step.bound
             case _:
                 raise InvalidInput(f"scikit-learn has no translation of the step {step!r}")
-    return Pipeline([*found, ("classes", _classifier(model, bound, constant))])
+    return Pipeline([*chain, ("classes", _classifier(model, bound, constant))])
 
 
 def _columns(columns: tuple[Column, ...]) -> ColumnTransformer:
@@ -104,7 +104,7 @@ def _scaler(
 ) -> StandardScaler:
     """(x - origin)/unit; without either it still checks what it is given."""
     step = StandardScaler(with_mean=origin is not None, with_std=unit is not None)
-    step.fit(np.zeros((1, width)))
+    step = step.fit(np.zeros((1, width)))
     if origin is not None:
         step.mean_ = origin
     if unit is not None:
@@ -120,7 +120,9 @@ def _maps(expansion: Expansion) -> ColumnTransformer:
     for k, feature_map in enumerate(expansion.maps):
         used = np.array(feature_map.uses(expansion.inputs), dtype=np.int64)
         if isinstance(feature_map, Products):
-            step = Pipeline([("product", _function(np.prod, axis=1, keepdims=True)), _limits()])
+            limits = _function(np.clip, a_min=-scaling.LIMIT, a_max=scaling.LIMIT)
+            product = _function(np.prod, axis=1, keepdims=True)
+            step = Pipeline([("product", product), ("limits", limits)])
             pairs = enumerate(used.reshape(-1, 2))
             transformers += [(f"map {k + 1}, pair {j + 1}", step, pair) for j, pair in pairs]
         else:
@@ -142,21 +144,12 @@ def _map(feature_map: FeatureMap, inputs: Inputs) -> Pipeline:
         turns, phases = feature_map.waves(many)
         angles = 2 * pi * np.vstack([phases, turns.T])  # the constant comes first
         wide = _function(np.interp, xp=[-1.0, 1.0], fp=[-sqrt(2), sqrt(2)])
-        return Pipeline(
-            [
-                ("constant", PolynomialFeatures(degree=1)),
-                ("angles", _function(np.dot, b=angles)),
-                ("waves", _function(np.cos)),
-                ("wide", wide),
-            ]
-        )
+        constant, turned = PolynomialFeatures(degree=1), _function(np.dot, b=angles)
+        waves = ("waves", _function(np.cos))
+        return Pipeline([("constant", constant), ("angles", turned), waves, ("wide", wide)])
     top = 1 + scaling.LIMIT * sqrt(2)  # (e² - 1)/√2, at most 3
     scaled = _function(np.interp, xp=[0.0, top], fp=[-sqrt(0.5), scaling.LIMIT])
     return Pipeline([("square", _function(np.square)), ("scaled", scaled)])
-
-
-def _limits() -> Step:
-    return ("limits", _function(np.clip, a_min=-scaling.LIMIT, a_max=scaling.LIMIT))
 
 
 def _constant(width: int, value: float) -> list[Step]:

@@ -147,16 +147,12 @@ def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
     clipped, _ = rows.clip(rows.as_rows(x), sizes.norm_bound)
     targets = np.asarray(y, dtype=np.int64)
     if clipped.shape != (len(targets), sizes.width) or len(targets) < _FEWEST:
-        raise InvalidInput(
-            f"like must be at least {_FEWEST} records of width {sizes.width} and as many labels, "
-            f"got shape {clipped.shape} and {len(targets)}",
-            setting="like",
-        )
+        must = f"like must be at least {_FEWEST} records of width {sizes.width} and as many labels"
+        got = f"shape {clipped.shape} and {len(targets)}"
+        raise InvalidInput(f"{must}, got {got}", setting="like")
     if targets.min() < 0 or targets.max() >= sizes.classes or (targets == targets[0]).all():
-        raise InvalidInput(
-            f"like must have labels of several classes, each an index below {sizes.classes}",
-            setting="like",
-        )
+        must = f"like must have labels of several classes, each an index below {sizes.classes}"
+        raise InvalidInput(must, setting="like")
     order = np.random.default_rng(0).permutation(len(targets))
     scaled = rows.scale(clipped, np.full(len(targets), 1 / sizes.norm_bound))
     test, kept = order[: len(targets) // 3], order[len(targets) // 3 :][: sum(sizes.records)]

@@ -318,10 +318,8 @@ def _read_attribute(
     before, kind = len(errors.mistakes), table.get("kind", "")
     if kind not in list(AttributeKind):
         return None
-    if any(
-        entry.only == kind and entry.required and name not in table
-        for name, entry in ATTRIBUTES.items()
-    ):
+    required = (name for name, entry in ATTRIBUTES.items() if entry.only == kind and entry.required)
+    if any(name not in table for name in required):
         return None
     missing, sensitive = table.get("missing", ""), "epsilon" in table
     gap = Gap.LEVEL if sensitive else _GAPS[AttributeKind(kind)]
@@ -331,13 +329,9 @@ def _read_attribute(
         missing = ""
     menu = _read_sensitive(errors, at, table, menu_keys)
     if kind == AttributeKind.CATEGORY:
-        levels = errors.texts(
-            (*at, "levels"),
-            table["levels"],
-            least=2 if sensitive and not missing else 1,
-            most=MOST_LEVELS,
-            refused=MISSING,
-        )
+        path, least = (*at, "levels"), 2 if sensitive and not missing else 1
+        limits: dict[str, Any] = {"least": least, "most": MOST_LEVELS, "refused": MISSING}
+        levels = errors.texts(path, table["levels"], **limits)
         if not levels or len(errors.mistakes) > before:
             return None
         try:

@@ -138,16 +138,12 @@ def _check_keys(
 ) -> None:
     keys = {name: table[name] for name in ("signing_key", "sealing_key") if name in table}
     if len(keys) == 1:
-        errors.add(
-            at,
-            "a server must have both a signing_key and a sealing_key, or neither: `pdml "
-            "study add-server` writes them",
-        )
+        both = "a server must have both a signing_key and a sealing_key, or neither"
+        errors.add(at, f"{both}: `pdml study add-server` writes them")
     for name, text in keys.items():
         if text and text in earlier:
-            errors.reject(
-                (*at, name), "differ from the keys of the other servers", text[:16] + "..."
-            )
+            must = "differ from the keys of the other servers"
+            errors.reject((*at, name), must, text[:16] + "...")
         earlier.add(text)
 
 

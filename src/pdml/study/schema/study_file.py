@@ -213,11 +213,18 @@ def read(document: object, study: type) -> tuple[dict[str, Any], list[Mistake]]:
         return {}, errors.mistakes
     tables = errors.table((), document, *names_of(keys_of("", study)))
 
-    def read_keys(name: str) -> dict[str, Any]:
-        return read_table(errors, (name,), tables.get(name, ABSENT), keys_of(name, study))
+    def raw(name: str) -> Any:
+        return tables.get(name, ABSENT)
 
-    entries = servers.read_servers(errors, tables.get("servers", ABSENT))
-    head = as_fields(study, _read_head(errors, tables, read_keys("study")), "study")
+    def read_keys(name: str) -> dict[str, Any]:
+        return read_table(errors, (name,), raw(name), keys_of(name, study))
+
+    entries = servers.read_servers(errors, raw("servers"))
+    head = as_fields(study, read_keys("study"), "study")
+    opens, closes = head["opens"], head["closes"]
+    if opens and closes and closes <= opens:
+        path, got = ("study", "closes"), raw("study")["closes"]
+        errors.reject(path, "be later than opens", got, "nobody could contribute")
     label, menu_keys = read_keys("label"), keys_of("label.epsilon", study)
     menu_path: Path = ("label", "epsilon")
     menu = questions.read_menu(errors, menu_path, label.pop("epsilon", ABSENT), menu_keys)
@@ -230,32 +237,18 @@ def read(document: object, study: type) -> tuple[dict[str, Any], list[Mistake]]:
         for name, table in TABLES.items()
         if table.record is not None and not table.many
     }
-    _check_retention(errors, tables, records["notice"], head["closes"])
-    classes = head.get("classes", ())
-    texts = build_texts(
-        code=head["language"],
-        title=head.get("title", ""),
-        description=head["description"],
-        question=head.get("question", ""),
-        classes=classes,
-        attributes=asked["encoder"].attributes if sound else (),
-        wording=asked["wording"],
-        notice=records["notice"],
-        consent=records["consent"],
-    )
-    values = head | asked | records
-    values["servers"] = entries
-    texts_of = {name: TABLES[name].record or type(None) for name in ("notice", "consent")}
-    languages = tables.get("languages", ABSENT)
-    values["languages"] = read_languages(errors, languages, texts, texts_of)
-    names = [entry.name for entry in entries]
-    values["edges"] = servers.read_topology(errors, tables.get("topology", ABSENT), names)
-    values["budget"] = _read_budget(
-        errors, tables.get("budget", ABSENT), max(1, len(entries) - 1), head["min_records"]
-    )
-    values |= _read_plan(
-        errors, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(classes)
-    )
+    notice = records["notice"]
+    if closes and notice and notice.retention and notice.retention <= closes:
+        why, got = "reports would be erased while people still answer", raw("notice")["retention"]
+        errors.reject(("notice", "retention"), "be later than study.closes", got, why)
+    values = head | asked | records | {"servers": entries}
+    texts = build_texts(values, asked["encoder"].attributes if sound else ())
+    texts_of = {"notice": Notice, "consent": Consent}
+    values["languages"] = read_languages(errors, raw("languages"), texts, texts_of)
+    names, most_colluding = [entry.name for entry in entries], max(1, len(entries) - 1)
+    values["edges"] = servers.read_topology(errors, raw("topology"), names)
+    values["budget"] = _read_budget(errors, raw("budget"), most_colluding, head["min_records"])
+    values |= _read_plan(errors, raw("plan"), raw("servers"), len(head.get("classes", ())))
     return values, errors.mistakes
 
 
@@ -287,25 +280,6 @@ def _with_gaps(values: dict[str, Any], table: Table) -> dict[str, Any]:
     """Something empty for what is required and missing, which is a mistake already."""
     required, _ = names_of(declared_keys(table.record)) if table.record else ((), ())
     return dict.fromkeys(required, "") | values
-
-
-def _read_head(
-    errors: ValidationErrors, tables: Mapping[str, Any], head: dict[str, Any]
-) -> dict[str, Any]:
-    opens, closes = head.get("opens"), head.get("closes")
-    if opens and closes and closes <= opens:
-        got = tables["study"]["closes"]
-        errors.reject(("study", "closes"), "be later than opens", got, "nobody could contribute")
-    return head
-
-
-def _check_retention(
-    errors: ValidationErrors, tables: Mapping[str, Any], notice: Any, closes: Any
-) -> None:
-    if closes and notice and notice.retention and notice.retention <= closes:
-        why = "reports would be erased while people still answer"
-        got = tables["notice"]["retention"]
-        errors.reject(("notice", "retention"), "be later than study.closes", got, why)
 
 
 def _read_budget(

@@ -6,7 +6,7 @@ Every edit is read back: the study with exactly that change comes out, or one se
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike, fspath
 from typing import Any
 
@@ -264,16 +264,14 @@ def set_relay(text: str, relay: Relay, *, revision: bool, source: str) -> str:
     study = Study.from_text(text, source)
     if study.relay == relay:
         return text
-    values = {"address": relay.address, "fingerprint": relay.fingerprint}
     if study.relay is None:
-        text = _set(f"{text.rstrip()}\n\n[relay]\n", ("relay",), values, source)
+        text = f"{text.rstrip()}\n\n[relay]\n"
     elif not revision:
         raise InvalidInput(
             f"{source} names the relay {study.relay.address} with another certificate or address: "
             "--revision replaces it, once the others agree"
         )
-    else:
-        text = _set(text, ("relay",), values, source)
+    text = _set(text, ("relay",), asdict(relay), source)
     wanted = replace(study, relay=relay)
     if revision:
         text = _set(text, ("study",), {"replaces": study.hash}, source)
@@ -291,15 +289,8 @@ def _append_server(text: str, entry: ServerEntry, source: str) -> tuple[str, Stu
             f"{source} has no server {entry.name!r}, and its links are listed one by one: "
             "add its [[servers]] table and its edges by hand, then pin the card"
         )
-    values = {
-        "name": entry.name,
-        "url": entry.url,
-        "signing_key": entry.signing_key,
-        "sealing_key": entry.sealing_key,
-    }
-    text = _set(
-        f"{text.rstrip()}\n\n[[servers]]\n", ("servers", len(document["servers"])), values, source
-    )
+    path = ("servers", len(document["servers"]))
+    text = _set(f"{text.rstrip()}\n\n[[servers]]\n", path, asdict(entry), source)
     return text, Study.from_text(text, source)
 
 
@@ -311,23 +302,17 @@ def _set(text: str, table: Path, values: dict[str, str], source: str) -> str:
     lines = text.split("\n")
     header = where.get(table, 0)
     named = [line for path, line in where.items() if path[:-1] == table]
+    name = f"[[{table[0]}]]" if len(table) > 1 else f"[{table[0]}]"
     if not header or header in named or not lines[header - 1].lstrip().startswith("["):
         raise InvalidInput(
-            f"{source} is written in a way that no line can be added to: write "
-            f"{_called(table)} with a line for each key"
+            f"{source} is written in a way that no line can be added to: write {name} with a "
+            "line for each key"
         )
-    for line in sorted(
-        (where[*table, key] for key in values if (*table, key) in where), reverse=True
-    ):
+    old = (where[*table, key] for key in values if (*table, key) in where)
+    for line in sorted(old, reverse=True):
         del lines[line - 1]
-    lines[header:header] = [
-        f"{key} = {json.dumps(value)}" for key, value in values.items() if value
-    ]
+    lines[header:header] = [f"{key} = {json.dumps(text)}" for key, text in values.items() if text]
     return "\n".join(lines)
-
-
-def _called(table: Path) -> str:
-    return f"[[{table[0]}]]" if len(table) > 1 else f"[{table[0]}]"
 
 
 def _read_back(text: str, wanted: Study, source: str) -> Study:

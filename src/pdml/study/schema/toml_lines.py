@@ -5,7 +5,8 @@ tell.
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -130,13 +131,11 @@ class _Scanner:
         names = []
         while True:
             self._skip(_SPACE)
-            bare = _BARE.match(self.text, self.at)
-            if bare:
+            if bare := _BARE.match(self.text, self.at):
                 names.append(bare.group())
                 self.at = bare.end()
             else:
-                quoted = self._take(_TEXT)
-                names.append(next(iter(tomllib.loads(f"{quoted} = 0"))))
+                names += tomllib.loads(f"{self._take(_TEXT)} = 0")
             self._skip(_SPACE)
             if not self.text.startswith(".", self.at):
                 return tuple(names)
@@ -145,37 +144,26 @@ class _Scanner:
     def _value(self, path: Path) -> None:
         first = self.text[self.at]
         if first == "[":
-            self._array(path)
+            for index in self._elements("]"):
+                self._mark((*path, index), self.at)
+                self._value((*path, index))
         elif first == "{":
-            self._inline(path)
+            for _ in self._elements("}"):
+                self._pair(path)
         elif first in "\"'":
             self._take(_TEXT)
         else:
             self._take(_PLAIN)
 
-    def _array(self, path: Path) -> None:
+    def _elements(self, close: str) -> Iterator[int]:
+        """Stand at each element between brackets, one after the other."""
         self.at += 1
-        index = 0
-        while True:
+        for index in count():
             self._skip(_GAP)
-            if self.text[self.at] == "]":
+            if self.text[self.at] == close:
                 self.at += 1
                 return
-            self._mark((*path, index), self.at)
-            self._value((*path, index))
-            index += 1
-            self._skip(_GAP)
-            if self.text[self.at] == ",":
-                self.at += 1
-
-    def _inline(self, path: Path) -> None:
-        self.at += 1
-        while True:
-            self._skip(_GAP)
-            if self.text[self.at] == "}":
-                self.at += 1
-                return
-            self._pair(path)
+            yield index
             self._skip(_GAP)
             if self.text[self.at] == ",":
                 self.at += 1
@@ -187,8 +175,7 @@ class _Scanner:
         self.line_numbers.setdefault(path, self.line)
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
-        match = pattern.match(self.text, self.at)
-        if match:
+        if match := pattern.match(self.text, self.at):
             self.at = match.end()
 
     def _take(self, pattern: re.Pattern[str]) -> str:

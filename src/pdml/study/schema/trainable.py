@@ -35,12 +35,11 @@ def worst_case_ledger(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger
 
 def most_jobs(study: Study, plan: TrainingPlan) -> int:
     """How many jobs by ``plan`` the budget allows at worst, at most `MOST_JOBS`."""
-    budget = study.budget or Budget()
 
-    def kept(jobs: float) -> bool:
-        return worst_case_ledger(study, plan, int(jobs)).keeps(budget)
+    def keeps(jobs: float) -> bool:
+        return worst_case_ledger(study, plan, int(jobs)).keeps(study.budget or Budget())
 
-    return int(bisect(kept, 0, MOST_JOBS + 1, absolute=1, middle=whole))
+    return int(bisect(keeps, 0, MOST_JOBS + 1, absolute=1, middle=whole))
 
 
 def mistakes(study: Study) -> list[Mistake]:

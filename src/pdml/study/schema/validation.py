@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from pdml.errors import is_hidden
@@ -45,9 +45,8 @@ ABSENT = object()
 
 def format_path(path: Path) -> str:
     """A path as people write it: attributes[2].range is the range of the second attribute."""
-    return "".join(
-        f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path
-    ).lstrip(".")
+    parts = (f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).lstrip(".")
 
 
 # Texts that look alike, and texts that nobody can see: a form shows letters, not code points.
@@ -96,6 +95,11 @@ def _folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text.casefold()).split())
 
 
+def is_list_of_tables(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    """Whether a value is what [[tables]] become."""
+    return isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value)
+
+
 class ValidationErrors:
     """The mistakes so far. Every check returns the value, or something empty after a mistake."""
 
@@ -106,19 +110,14 @@ class ValidationErrors:
         self.mistakes.append((path, sentence))
 
     def reject(self, path: Path, must: str, value: object, why: str = "") -> None:
-        self.add(
-            path,
-            f"{format_path(path)} must {must}, got "
-            f"{_format_value(value)}{': ' + why if why else ''}",
-        )
+        reason = f": {why}" if why else ""
+        self.add(path, f"{format_path(path)} must {must}, got {_format_value(value)}{reason}")
 
     def suggest(self, word: str, options: Sequence[str]) -> str:
         """The option that was probably misspelt."""
-        close = (
-            difflib.get_close_matches(word.lower()[:100], options, n=1)
-            if len(self.mistakes) < _MOST_HINTS
-            else []
-        )
+        if len(self.mistakes) >= _MOST_HINTS:
+            return ""
+        close = difflib.get_close_matches(word.lower()[:100], options, n=1)
         return f"did you mean {close[0]!r}?" if close else ""
 
     def table(
@@ -126,10 +125,10 @@ class ValidationErrors:
     ) -> dict[str, Any]:
         """The known keys of a table; what is unknown or missing is a mistake."""
         if not isinstance(value, Mapping):
-            if value is not ABSENT:
-                self.reject(path, "be a table", value) if path else self.add(
-                    path, "a study must be a table of tables"
-                )
+            if not path:
+                self.add(path, "a study must be a table of tables")
+            elif value is not ABSENT:
+                self.reject(path, "be a table", value)
             return {}
         keys = (*required, *optional)
         hints = ""
@@ -137,11 +136,8 @@ class ValidationErrors:
             if key not in keys:
                 hint = self.suggest(str(key), [k for k in keys if k not in value])
                 hints += hint
-                self.add(
-                    (*path, key),
-                    f"{format_path((*path, key))} is unknown: "
-                    f"{hint or 'known are ' + ', '.join(keys)}",
-                )
+                instead = hint or f"known are {', '.join(keys)}"
+                self.add((*path, key), f"{format_path((*path, key))} is unknown: {instead}")
         for key in required:
             # a misspelt key is one mistake, not two
             if key not in value and repr(key) not in hints:
@@ -153,9 +149,7 @@ class ValidationErrors:
     ) -> list[tuple[Path, Any]]:
         if value is ABSENT:
             return []
-        if not isinstance(value, (list, tuple)) or not all(
-            isinstance(item, Mapping) for item in value
-        ):
+        if not is_list_of_tables(value):
             self.reject((key,), f"be written as [[{key}]], once for each", value)
             return []
         if not least <= len(value) <= most:
@@ -190,9 +184,8 @@ class ValidationErrors:
         for i, item in enumerate(value):
             text = self.text((*path, i), item, 200)
             if text and text in refused:
-                self.reject(
-                    (*path, i), "be another text", item, "in a table it stands for a missing value"
-                )
+                why = "in a table it stands for a missing value"
+                self.reject((*path, i), "be another text", item, why)
             elif text and text in sentences:
                 self.reject((*path, i), "differ from the others", item, "it stands there twice")
             elif text:
@@ -209,12 +202,8 @@ class ValidationErrors:
     def name(self, path: Path, value: object) -> str:
         if isinstance(value, str) and _NAME.fullmatch(value):
             return value
-        self.reject(
-            path,
-            "be 1 to 63 lower-case letters, digits, dots, dashes or underscores, the first "
-            "a letter or digit",
-            value,
-        )
+        letters = "lower-case letters, digits, dots, dashes or underscores"
+        self.reject(path, f"be 1 to 63 {letters}, the first a letter or digit", value)
         return ""
 
     def digits(self, path: Path, value: object) -> str:
@@ -272,21 +261,14 @@ class ValidationErrors:
             host, port = parts.hostname or "", parts.port
         except ValueError:
             host, port, parts = "", None, urlsplit("")
-        plain = (
-            not (parts.username or parts.password or parts.query or parts.fragment)
-            and text.isascii()
-            and " " not in text
-        )
+        more = parts.username or parts.password or parts.query or parts.fragment
+        plain = not more and text.isascii() and " " not in text
         if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
             self.reject(path, "be an address such as https://alice.example", value)
             return ""
         if parts.scheme == "http" and not is_loopback(host):
-            self.reject(
-                path,
-                "begin with https://",
-                value,
-                "only on this machine (localhost) may reports travel unencrypted",
-            )
+            why = "only on this machine (localhost) may reports travel unencrypted"
+            self.reject(path, "begin with https://", value, why)
             return ""
         return text.rstrip("/")
 
