@@ -195,10 +195,13 @@ def feature_bytes(text: str) -> bytes:
     return data
 
 
-def features_of(report: Report) -> Features:
+def unpack_features(text: str) -> Features:
     """The inverse of `pack_features`, read-only; `acceptable` checks values."""
-    data = feature_bytes(report.features)
-    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
+    return np.frombuffer(feature_bytes(text), dtype="<f4").astype(np.float32, copy=False)
+
+
+def features_of(report: Report) -> Features:
+    return unpack_features(report.features)
 
 
 ADMITTED = 1 - 2.0**-21
