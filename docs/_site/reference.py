@@ -31,7 +31,7 @@ PACKAGES = {
     "pdml.device": "A person's device.",
     "pdml.collector": "One organisation's service.",
     "pdml.node": "One organisation's node in training.",
-    "pdml.training": "Trainings where all records are in one place.",
+    "pdml.training": "What a training gives.",
     "pdml.simulation": "All parties in one process: estimators, tables, studies.",
     "pdml.consortium": "What organisations make together: results and their verification.",
     "pdml.model": "What leaves the system: models, evaluations, exports.",
