@@ -30,7 +30,6 @@ asked, and hardly of use.
 
 import unicodedata
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Self
 
 
@@ -47,6 +46,16 @@ class PDMLError(Exception):
         """The same error, marked as public."""
         self.public = True
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets the same error, whatever it takes to make one."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[PDMLError], args: tuple[Any, ...], fields: dict[str, Any]) -> PDMLError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidInput(PDMLError, ValueError):
@@ -72,9 +81,6 @@ class MissingValueError(DataError):
         self.column, self.cell = column, cell
         super().__init__(text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), column=self.column, cell=self.cell), self.args
-
 
 class GraphError(InvalidInput):
     """The communication graph does not connect the servers."""
@@ -93,9 +99,6 @@ class StudyError(InvalidInput):
         summary += f"; and {len(self.mistakes) - 20} more" if len(self.mistakes) > 20 else ""
         count = f"{len(self.mistakes)} mistakes: " if len(self.mistakes) > 1 else ""
         super().__init__(f"{source} is not a valid study: {count}{summary}")
-
-    def __reduce__(self) -> tuple[type["StudyError"], tuple[str, tuple[tuple[int, str], ...]]]:
-        return type(self), (self.source, self.mistakes)
 
 
 class UndeclaredColumns(InvalidInput):
@@ -116,11 +119,6 @@ class UndeclaredColumns(InvalidInput):
             "which no noise protects"
         )
 
-    def __reduce__(
-        self,
-    ) -> tuple[type["UndeclaredColumns"], tuple[tuple[str, ...], tuple[str, ...]]]:
-        return type(self), (self.columns, self.numbers)
-
 
 class UnfitStudy(InvalidInput):
     """A study cannot be used so; ``study`` is its id, ``reasons`` are whole sentences."""
@@ -128,9 +126,6 @@ class UnfitStudy(InvalidInput):
     def __init__(self, study: str, reasons: Sequence[str]) -> None:
         self.study, self.reasons = study, tuple(reasons)
         super().__init__("; ".join(self.reasons))
-
-    def __reduce__(self) -> tuple[type["UnfitStudy"], tuple[str, tuple[str, ...]]]:
-        return type(self), (self.study, self.reasons)
 
 
 class UntrainableStudy(UnfitStudy):
@@ -211,9 +206,6 @@ class MissingExtra(PDMLError, ImportError):
         super().__init__(
             f"this needs {package}, which is not installed: pip install 'pdml[{extra}]'"
         )
-
-    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
-        return type(self), (self.package, self.extra)
 
 
 class EngineError(PDMLError):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from running import PDML, run
 
+from pdml import errors
 from pdml.cli import StopSignal, outputs
 from pdml.errors import InvalidInput
 
@@ -291,9 +292,22 @@ def test_a_setting_nobody_typed_keeps_its_name(
     assert (code, err) == (1, "pdml: n_servers must be a whole number >= 2, got 1\n")
 
 
-def test_an_error_keeps_its_setting_when_it_comes_from_another_process() -> None:
-    error = pickle.loads(pickle.dumps(InvalidInput("rounds must be 1", setting="rounds")))
-    assert (str(error), error.setting) == ("rounds must be 1", "rounds")
+ERRORS = [
+    InvalidInput("rounds must be 1", setting="rounds"),
+    errors.MissingValueError("row 3 is empty", column="age", cell="?"),
+    errors.StudyError("study.toml", [(3, "a mistake"), (0, "another")]),
+    errors.UndeclaredColumns(["age", "sex"], ["age"]),
+    errors.UntrainableStudy("flu", ["no budget", "no end"]),
+    errors.Equivocation("bob said two things", peer="bob", round=3, evidence=b"both"),
+    errors.NotDelivered("refused", code="closed"),
+    errors.MissingExtra("scipy", "science"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_when_it_comes_from_another_process(error: errors.PDMLError) -> None:
+    copy = pickle.loads(pickle.dumps(error.mark_public()))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the processes in /proc")

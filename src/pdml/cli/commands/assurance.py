@@ -349,7 +349,6 @@ def _show_verification(
     console.print_text(*lines, whole=True)
     if checked is not None:
         from pdml.cli.render import training_tables
-        from pdml.pages.evaluation_text import Assessment
 
-        training_tables.show_evaluation(Assessment(evaluation=checked.evaluation))
+        training_tables.show_evaluation(checked.evaluation)
         console.print_text("", *map(plain, checked.sentences()), whole=True)

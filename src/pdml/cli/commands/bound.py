@@ -90,10 +90,9 @@ def bound(
     why = "the graph is judged by its eigenvalues"
     _validate.integer("servers", servers, low=2, high=MOST_SERVERS, why=why)
     kind = _kind(plot, against, force)
-    from pdml.cli.options import read_consortium
     from pdml.research.bounds import Complexity, Setting, promises
 
-    consortium = read_consortium(
+    consortium = options.read_consortium(
         records=records,
         servers=servers,
         features=features,

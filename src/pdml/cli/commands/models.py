@@ -103,7 +103,6 @@ def evaluate(
     from pdml.model.evaluation import Evaluation
     from pdml.model.model import load_model
     from pdml.model.private_evaluation import privacy_charge
-    from pdml.pages.evaluation_text import Assessment
     from pdml.pages.table_pages import evaluation_page
     from pdml.pages.training_page import write
     from pdml.simulation.table_training import evaluate_privately, evaluate_table
@@ -130,7 +129,7 @@ def evaluate(
         from pdml.cli.render import training_tables
         from pdml.model.model import read_ledger_rows
 
-        training_tables.show_evaluation(Assessment(evaluation=evaluation))
+        training_tables.show_evaluation(evaluation)
         if privacy is None:
             console.print_text("", RELEASE)
         else:

@@ -275,11 +275,10 @@ def offers(
     """
     from pdml.cli.render import node_tables
     from pdml.node.operator import offers as offer_commands
-    from pdml.node.operator.offers import read_terms
 
     home = _home(folder)
     if offer:
-        terms = read_terms(home, offer_commands.find(home, offer))
+        terms = offer_commands.read_terms(home, offer_commands.find(home, offer))
         console.print_result(as_json, terms.to_dict(), lambda: node_tables.show_offer(terms))
         return
     attempts = offer_commands.offers(home)
@@ -306,10 +305,9 @@ def accept(
     """
     from pdml.cli.render import node_tables
     from pdml.node.operator import offers as offer_commands
-    from pdml.node.operator.offers import read_terms
 
     home = _home(folder)
-    terms = read_terms(home, offer_commands.find(home, offer))
+    terms = offer_commands.read_terms(home, offer_commands.find(home, offer))
     job, who, digest = terms.job_terms.job, terms.offer.offerer, terms.digest
     if not yes and (as_json or not sys.stdin.isatty()):
         raise InvalidInput(
@@ -409,11 +407,10 @@ def evaluate(
             raise typer.BadParameter("it must be given", param_hint=name)
     from pdml.consortium.signed_evaluation import evaluate_at_node
     from pdml.model.model import load_model
-    from pdml.node.storage.node_dir import NodeDirectory
 
     outputs.check([out], force=force)
     done = evaluate_at_node(
-        NodeDirectory.open(folder),
+        _home(folder),
         load_model(model),
         data,
         label=label,
@@ -429,9 +426,8 @@ def evaluate(
 
     def show() -> None:
         from pdml.cli.render import training_tables
-        from pdml.pages.evaluation_text import Assessment
 
-        training_tables.show_evaluation(Assessment(evaluation=done.evaluation))
+        training_tables.show_evaluation(done.evaluation)
         counted = "Counted: every evaluation on these records, by this node's journal."
         console.print_privacy(ledger.rows(), counted)
         console.print_files({"released": out})
@@ -452,16 +448,14 @@ def combine_evaluations(
       pdml node combine-evaluations alice alice.json bob.json carol.json
     """
     from pdml.consortium import signed_evaluation
-    from pdml.node.storage.node_dir import NodeDirectory
 
-    study = NodeDirectory.open(folder).checked_study()
+    study = _home(folder).checked_study()
     evaluation = signed_evaluation.combine_evaluations(study, files).evaluation
 
     def show() -> None:
         from pdml.cli.render import training_tables
-        from pdml.pages.evaluation_text import Assessment
 
-        training_tables.show_evaluation(Assessment(evaluation=evaluation))
+        training_tables.show_evaluation(evaluation)
 
     console.print_result(
         as_json, evaluation.to_dict() | {"files": [str(file) for file in files]}, show

@@ -23,17 +23,8 @@ _TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches t
 _METHOD = "rounds or sums.  [default: whichever is expected to be right more often]"
 _STUDY = "A study.toml: questions, menus, servers, links and budget are its own."
 _QUIET = {"show_default": False}
-_STUDY_SETTINGS = [
-    "epsilon",
-    "servers",
-    "features",
-    "classes",
-    "norm_bound",
-    "topology",
-    "links",
-    "seed",
-]
-_STUDY_SETTINGS += ["target_accuracy"]
+_STUDY_SETTINGS = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links"]
+_STUDY_SETTINGS += ["seed", "target_accuracy"]
 _LIMITS = ["features_epsilon", "features_delta", "labels_epsilon", "labels_delta", "colluding"]
 
 
@@ -116,9 +107,7 @@ def plan(
         proposal, lines = _for_study(study, records, budget, limits, like, label, method, rounds)
         _end(proposal, {}, out, as_json, lines)
         return
-    from pdml.cli.options import read_consortium
-
-    consortium = read_consortium(
+    consortium = options.read_consortium(
         records=records,
         servers=servers,
         features=features,
@@ -172,7 +161,6 @@ def _for_study(
     rounds: int,
 ) -> tuple["Proposal", str]:
     """A proposal, and the lines of the study's file that would settle it."""
-    from pdml.cli.options import need_label, parse_record_counts
     from pdml.study import Study
     from pdml.study.schema.template import plan_table
     from pdml.study.study_plan import propose_for
@@ -181,11 +169,11 @@ def _for_study(
     study = Study.load(file)
     if study.budget is not None:
         options.refuse_options(limits, ": the study has a budget of its own")
-    need_label(like, label)
+    options.need_label(like, label)
     with console.progress("Forecasting", "step") as progress:
         proposal = propose_for(
             study,
-            parse_record_counts(records, len(study.servers)),
+            options.parse_record_counts(records, len(study.servers)),
             budget=budget if study.budget is None else None,
             public=None if like is None else read_table(like),
             label=label,

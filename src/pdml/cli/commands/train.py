@@ -4,7 +4,6 @@ table."""
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -17,7 +16,7 @@ from pdml.cli import options, outputs
 from pdml.cli.commands.train_study import train_study
 from pdml.cli.options import PLAN, PRIVACY, Grouped, argument, flag, option
 from pdml.cli.render import console
-from pdml.errors import InvalidInput
+from pdml.errors import InvalidInput, PrivacyUtilityWarning, UndeclaredColumns
 
 if TYPE_CHECKING:
     from pdml.training.result import TrainingResult
@@ -131,7 +130,6 @@ def train_table(
     if not label:
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
     from pdml.cli import column_options, dialogue
-    from pdml.errors import UndeclaredColumns
     from pdml.pages.table_pages import table_page
     from pdml.pages.training_page import write
     from pdml.planning.plan_file import SavedPlan
@@ -157,7 +155,9 @@ def train_table(
     settings = columns.settings() | plan_settings
 
     def train() -> "TrainingResult":
-        with console.progress("Training") as on_progress, _suppress_utility_warning():
+        with console.progress("Training") as on_progress, warnings.catch_warnings():
+            # what a fit warns of is said in words, on the screen and on the page
+            warnings.simplefilter("ignore", PrivacyUtilityWarning)
             return table_training.train_table(
                 data,
                 label,
@@ -202,16 +202,6 @@ def train_table(
     )
 
 
-@contextmanager
-def _suppress_utility_warning() -> Iterator[None]:
-    """What a fit warns of is said in words, on the screen and on the page."""
-    from pdml.errors import PrivacyUtilityWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyUtilityWarning)
-        yield
-
-
 def _weakness(trained: "TrainingResult") -> Iterator[str]:
     """As `pdml study check` says it of a menu; of no randomisation at all the table does."""
     from pdml.mechanisms.label_flip import is_weak
@@ -227,7 +217,7 @@ def _weakness(trained: "TrainingResult") -> Iterator[str]:
 
 def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
     from pdml.cli.render import training_tables
-    from pdml.pages.table_pages import assess, measured_on, table_lead
+    from pdml.pages.table_pages import measured_on, table_lead
     from pdml.training.result import INSIDE
 
     totals = training_tables.comparison_rows(trained)
@@ -240,8 +230,8 @@ def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
         table_lead(trained),
         f"Accuracy: {measured_on(trained)}{hint}.",
     )
-    if (view := assess(trained)) is not None:
-        training_tables.show_evaluation(view, further=True)
+    if trained.evaluation is not None:
+        training_tables.show_evaluation(trained.evaluation, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
     remarks_below = [f"Leak: {sentence}." for sentence in leaks]
     training_tables.show_training(trained, *remarks_below, *_weakness(trained))

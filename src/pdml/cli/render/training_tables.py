@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml.cli.render import console
-from pdml.pages.evaluation_text import WITHOUT
+from pdml.pages.evaluation_text import WITHOUT, Assessment
 from pdml.pages.table_pages import remarks
 from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:
+    from pdml.model.evaluation import Evaluation
+    from pdml.model.private_evaluation import CountedEvaluation
     from pdml.numerics.sums.expected_accuracy import Expectation
-    from pdml.pages.evaluation_text import Assessment
     from pdml.training.result import TrainingResult
 
 
@@ -71,10 +72,11 @@ def _inside(trained: "TrainingResult") -> list[str]:
     ]
 
 
-def show_evaluation(view: "Assessment", *, further: bool = False) -> None:
+def show_evaluation(evaluation: "Evaluation | CountedEvaluation", *, further: bool = False) -> None:
     """Every figure in a line, or those beside the accuracy alone; then the confusion matrix with
     the recall of each class.
     """
+    view = Assessment(evaluation=evaluation)
     facts = view.further() if further else view.facts()
     figures = [[fact.name, fact.value, fact.words] for fact in facts]
     table = console.Grid(("figure", "value", ""), figures, {"figure", ""})
