@@ -191,8 +191,8 @@ def test_the_sizes_of_the_threat_model_are_those_of_the_code():
     page = (ROOT / "docs/concepts/threat-model.md").read_text()
     assert f"| d = {study.encoder.n_features} | d = 105 |" in page
     rows = re.findall(r"^\| (.+?) \|.*?\| ([\d,]+) \| ([\d,]+) \|$", page, flags=re.M)
-    told = {name: [int(size.replace(",", "")) for size in two] for name, *two in rows}
-    assert told == sizes
+    result = {name: [int(size.replace(",", "")) for size in two] for name, *two in rows}
+    assert result == sizes
 
 
 def test_the_ten_lines_of_the_site_run(capsys):

@@ -128,7 +128,7 @@ def chance(truth: int, said: int, epsilon: float, levels: int) -> float:
     return (exp(epsilon) if truth == said else 1.0) / (exp(epsilon) + levels - 1)
 
 
-def told(case: Case, target: float, *, noise: float = 1.0, coin: float = 1.0) -> float:
+def result(case: Case, target: float, *, noise: float = 1.0, coin: float = 1.0) -> float:
     """∫ max(0, p - e^ε q) of what others see in two worlds, less four standard errors (a false
     alarm in 10⁴); with slips, ``noise`` times as much of it, or coins of ``coin`` times their ε.
     """
@@ -160,9 +160,9 @@ def test_no_answer_tells_other_servers_more_than_its_line(name):
     """Half the noise, and coins of twice the ε, are seen."""
     case = CASES[name]
     target = profiles.epsilon_at(case.ledger.profile(case.data, "other servers", 0), SEEN)
-    assert told(case, target) <= SEEN
-    assert told(case, target, noise=0.5) > SEEN
-    assert told(case, target, coin=2.0) > SEEN
+    assert result(case, target) <= SEEN
+    assert result(case, target, noise=0.5) > SEEN
+    assert result(case, target, coin=2.0) > SEEN
 
 
 def test_a_line_that_counts_too_many_levels_is_seen():
@@ -172,7 +172,7 @@ def test_a_line_that_counts_too_many_levels_is_seen():
     (answer,) = flip.answers
     wrong = Ledger(((replace(flip, answers=(answer._replace(levels=8),)), case.event),))
     target = profiles.epsilon_at(wrong.profile(case.data, "other servers", 0), SEEN)
-    assert told(case, target) > SEEN
+    assert result(case, target) > SEEN
 
 
 def test_every_coin_counts_where_little_noise_hides_what_they_decided():
@@ -180,11 +180,11 @@ def test_every_coin_counts_where_little_noise_hides_what_they_decided():
     two = (question("a", 2, 1.0), question("b", 2, 1.0))
     case = Case(TOGETHER, two, ((0, 0, 0), (1, 1, 1)), 2.0, (0.1, 0.05))
     target = profiles.epsilon_at(case.ledger.profile(case.data, "other servers", 0), SEEN)
-    assert told(case, target) <= SEEN
+    assert result(case, target) <= SEEN
     flip = case.place.flip()
     fewer = Ledger(((replace(flip, answers=flip.answers[:1]), case.event),))
     target = profiles.epsilon_at(fewer.profile(case.data, "other servers", 0), SEEN)
-    assert told(case, target) > SEEN
+    assert result(case, target) > SEEN
 
 
 def likeliest(case: Case, *, coin: float = 1.0, shared: bool = False) -> float:
@@ -248,7 +248,7 @@ def test_a_budget_counts_coins_where_every_answer_went_through_one():
 
 
 @pytest.mark.parametrize(
-    ("by", "told"),
+    ("by", "result"),
     [
         ("devices", "randomised on the device; training cannot weaken it"),
         ("elsewhere", "as its server declares"),
@@ -256,13 +256,13 @@ def test_a_budget_counts_coins_where_every_answer_went_through_one():
         ("", "no protection"),
     ],
 )
-def test_who_tossed_the_coins_is_told(by, told):
+def test_who_tossed_the_coins_is_told(by, result):
     """And coins hide nothing from whoever may have tossed them."""
     case = CASES["together"]
     book = Ledger(((case.place.flip(by), case.event),))
     for data in ("answer: a", TOGETHER):
         line = book.row(data, "own server")
-        assert told in line.reason and np.isinf(line.epsilon) == (told == "no protection")
+        assert result in line.reason and np.isinf(line.epsilon) == (result == "no protection")
         others = book.row(data, "other servers")
         assert others.epsilon == case.ledger.row(data, "other servers").epsilon
     assert np.isfinite(book.row("answer: a", "other servers").epsilon)

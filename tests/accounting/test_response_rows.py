@@ -22,7 +22,7 @@ from pdml.training.server import Node, NodeState, Server
 
 DELTA = 1e-6
 RECORDS, WIDTH = 8, 2
-PLACE = ServerSpec(server=0, n_servers=4, degree=2, records=RECORDS, epsilons=(1.0,), width=WIDTH)
+SPEC = ServerSpec(server=0, n_servers=4, degree=2, records=RECORDS, epsilons=(1.0,), width=WIDTH)
 DRAWS = 200_000
 SEEN = 0.02  # δ at which divergences are compared: enough draws fall where they differ
 
@@ -81,10 +81,10 @@ def worst(epsilon: float, event: SumsReleased, target: float, **slips) -> float:
 def test_no_pair_of_real_records_tells_more_than_the_line(epsilon):
     """Four standard errors: a false alarm in 10⁴ for each of ten angles. Half the noise, and a
     response of twice the ε, are seen."""
-    place = replace(PLACE, epsilons=(epsilon,))
+    spec = replace(SPEC, epsilons=(epsilon,))
     plan = TrainingPlan(method="sums", label_noise=0.4, square_noise=0.8)
-    (event,) = plan.events(place)
-    profile = Ledger(((place.flip(), event),)).profile("features", "other servers", 0)
+    (event,) = plan.events(spec)
+    profile = Ledger(((spec.flip(), event),)).profile("features", "other servers", 0)
     target = profiles.epsilon_at(profile, SEEN)
     assert worst(epsilon, event, target) <= SEEN
     assert worst(epsilon, event, target, noise=0.5) > SEEN
@@ -99,8 +99,8 @@ def test_a_second_exchange_shows_the_same_response():
     """Two exchanges of one response tell more than two of a response each would: the ledger counts
     what is true."""
     epsilon, plan = 1.0, TrainingPlan(method="sums", label_noise=0.5, square_noise=5.0)
-    (event,) = plan.events(PLACE)
-    book = Ledger(((PLACE.flip(), event, event),))
+    (event,) = plan.events(SPEC)
+    book = Ledger(((SPEC.flip(), event, event),))
     target = profiles.epsilon_at(book.profile("features", "other servers", 0), SEEN)
     keep = 1 / (1 + exp(-epsilon))
     output = {"one response": [], "a response each": []}
@@ -128,24 +128,24 @@ def test_a_second_exchange_shows_the_same_response():
 def test_arguments_of_the_response_profile():
     """The line is that of the plan's own sizes: Q moves by 2cB/κ, S by √2·B²/κ²."""
     plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
-    for k, place in ((None, PLACE), (1, PLACE), (3, replace(PLACE, epsilons=(0.5,)))):
+    for k, spec in ((None, SPEC), (1, SPEC), (3, replace(SPEC, epsilons=(0.5,)))):
         masked = plan if k is None else replace(plan, colluding=2)
-        kappa = 1 / np.tanh(place.epsilon / 2)
+        kappa = 1 / np.tanh(spec.epsilon / 2)
         share = 1.0 if k is None else sqrt((4 - k) / 2)
         known = response_profile(
-            place.epsilon,
+            spec.epsilon,
             1 / kappa / 3.0 / share,
             0.0,
             square_mu=sqrt(2) / kappa**2 / 4.0 / share,
         )
-        book = Ledger(((place.flip(), *masked.events(place)),), delta=DELTA)
+        book = Ledger(((spec.flip(), *masked.events(spec)),), delta=DELTA)
         line = book.row("features", "other servers", colluding=k)
         assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=2e-3)
         assert "with the device's randomised response" in line.reason
 
 
 ROUNDS = TrainingPlan(rounds=12, objective_bound=1.2, noise_scale=1.0)
-PEOPLE = replace(PLACE, records=400, width=6)
+PEOPLE = replace(SPEC, records=400, width=6)
 
 
 def test_rounds_count_the_label_part_once():
@@ -180,7 +180,7 @@ def test_given_the_noisy_vector_a_real_server_moves_by_no_more_than_the_rest(tol
     by the label's, whatever was heard."""
     plan = TrainingPlan(rounds=2, noise_scale=0.0, objective_bound=0.0, tolerance=tolerance)
     rng, largest = np.random.default_rng(1), 0.0
-    _, first, _ = plan.events(replace(PLACE, width=3))
+    _, first, _ = plan.events(replace(SPEC, width=3))
     rest = first.record_sensitivity - first.label_sensitivity + first.solver_slack
     for _ in range(60):
         x = rng.normal(size=(RECORDS, 3))
@@ -189,10 +189,10 @@ def test_given_the_noisy_vector_a_real_server_moves_by_no_more_than_the_rest(tol
         other[0] = -x[0] if rng.random() < 0.3 else rng.permutation(x[0])
         said = labels.codes(rng.integers(0, 2, RECORDS), 1.0, 2)
         past, dual, heard = rng.normal(size=(3, 1, 3)) * 10 ** rng.uniform(-1, 2)
-        place, linear = replace(PLACE, width=3), rng.normal(size=(1, 3))
+        spec, linear = replace(SPEC, width=3), rng.normal(size=(1, 3))
 
-        def moved(matrix, place=place, said=said, linear=linear, past=past, dual=dual, heard=heard):
-            node = Node(Server(place, matrix, said), plan, Simulated(1), linear=linear)
+        def moved(matrix, spec=spec, said=said, linear=linear, past=past, dual=dual, heard=heard):
+            node = Node(Server(spec, matrix, said), plan, Simulated(1), linear=linear)
             return node.step(NodeState(1, past, dual), [heard, -heard])[1]
 
         largest = max(largest, float(np.linalg.norm(moved(x) - moved(other))))
@@ -256,16 +256,16 @@ def test_many_people_share_tables_that_cover_them():
     """Each of forty has a line of a few tables: not below that of a table of their own, nor above that
     of people a little less private; the worst one's is the server's."""
     menu = np.linspace(0.5, 2.0, 40)
-    place = replace(PEOPLE, epsilons=tuple(menu))
+    spec = replace(PEOPLE, epsilons=tuple(menu))
     plan = TrainingPlan(method="sums", label_noise=2.0, square_noise=4.0)
     reports = Reports(np.zeros(40, dtype=np.int64), menu, np.ones(40))
-    book = Ledger(((place.flip(), *plan.events(place)),), reports=reports)
+    book = Ledger(((spec.flip(), *plan.events(spec)),), reports=reports)
     lines = book.person_rows().features_other_servers
     assert lines.max() == pytest.approx(book.row("features", "other servers").epsilon, rel=1e-6)
     for j in (0, 17, 36):
         near = []
         for epsilon in (menu[j], menu[j + 3]):
-            own = replace(place, epsilons=(float(epsilon),))
+            own = replace(spec, epsilons=(float(epsilon),))
             alone = Ledger(((own.flip(), *plan.events(own)),))
             near.append(alone.row("features", "other servers").epsilon)
         assert near[0] * (1 - 2e-3) <= lines[j] <= near[1]
@@ -274,7 +274,7 @@ def test_many_people_share_tables_that_cover_them():
 def test_servers_that_are_covered_by_others_do_not_change_the_line():
     plan = TrainingPlan(rounds=6, objective_bound=1.0, noise_scale=1.0)
     places = [replace(PEOPLE, records=m, degree=n) for m in (200, 300, 500) for n in (1, 2)]
-    book = Ledger(tuple((place.flip(), *plan.events(place)) for place in places))
+    book = Ledger(tuple((spec.flip(), *plan.events(spec)) for spec in places))
     each = [book.row("features", "other servers", i).epsilon for i in range(len(places))]
     assert book.row("features", "other servers").epsilon == pytest.approx(max(each), rel=1e-9)
 

@@ -29,7 +29,7 @@ ARGUMENTS = [
 ]
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
     code, out, err = run(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -40,7 +40,7 @@ def by_name(answer: dict) -> dict[tuple[str, str], dict]:
 
 
 def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(capsys, *ARGUMENTS)
+    answer = output(capsys, *ARGUMENTS)
     setting = Setting(
         graph=Graph.ring(5),
         records=(20_000,),
@@ -95,13 +95,13 @@ def test_two_servers_meet_the_paper_s_condition(capsys: pytest.CaptureFixture[st
         "--regularization",
         "1",
     ]
-    answer = told(capsys, *arguments, "--noise-decay", "0.3")
+    answer = output(capsys, *arguments, "--noise-decay", "0.3")
     assert by_name(answer)["Theorem 1", "as printed"]["total"] > 0
     assert (
         answer["conditions"][-1]["condition"] == "noise decay < C"
         and answer["conditions"][-1]["holds"]
     )
-    slow = told(capsys, *arguments, "--noise-decay", "0.999")
+    slow = output(capsys, *arguments, "--noise-decay", "0.999")
     assert (
         slow["conditions"][-1]["holds"] is False
         and "noise_decay" in slow["conditions"][-1]["reason"]
@@ -109,7 +109,7 @@ def test_two_servers_meet_the_paper_s_condition(capsys: pytest.CaptureFixture[st
 
 
 def test_a_short_radius_is_said_to_be_unproved(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(capsys, *ARGUMENTS, "--radius", "0.1")
+    answer = output(capsys, *ARGUMENTS, "--radius", "0.1")
     (kept,) = [row for row in answer["conditions"] if row["condition"] == "|w*| <= W"]
     assert kept["holds"] is False
 
@@ -132,7 +132,7 @@ def test_public_records_bring_their_complexity(
         "--regularization",
         "1",
     ]
-    answer = told(capsys, *arguments)
+    answer = output(capsys, *arguments)
     drawn = answer["rademacher"]
     assert (
         drawn["low"] <= drawn["closed_form"]
@@ -144,7 +144,7 @@ def test_public_records_bring_their_complexity(
 
 
 def test_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(capsys, "bound", "--suggest-topology", "--servers", "8")
+    answer = output(capsys, "bound", "--suggest-topology", "--servers", "8")
     rounds = [row["rounds_per_digit"] for row in answer["graphs"]]
     assert rounds == sorted(rounds) and {"star", "complete", "hypercube", "ring"} <= {
         row["graph"] for row in answer["graphs"]
@@ -165,7 +165,7 @@ def test_bounds_are_held_against_trainings(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds_check, "CASES", bounds_check.CASES[:1])
-    answer = told(capsys, "bound", "--check")
+    answer = output(capsys, "bound", "--check")
     assert answer["holds"] and len(answer["comparisons"]) == 4
     assert all(row["excess"] < row["sharper"] for row in answer["comparisons"])
     assert all(row["in_class"] and row["longest"] <= row["radius"] for row in answer["comparisons"])
@@ -181,7 +181,7 @@ def test_classifiers_outside_the_class_are_marked(
     """
     case = bounds_check.Case(records=200, objective_bound=0.0, noise_scale=30.0, rounds=3)
     monkeypatch.setattr(bounds_check, "CASES", (case,))
-    rows = told(capsys, "bound", "--check")["comparisons"]
+    rows = output(capsys, "bound", "--check")["comparisons"]
     assert [row["in_class"] for row in rows] == [True, True, True, False]
     assert all(row["in_class"] == (row["longest"] <= row["radius"]) for row in rows)
     _, out, _ = run(capsys, "bound", "--check")

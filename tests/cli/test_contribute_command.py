@@ -149,16 +149,18 @@ def test_nothing_is_sent_without_consent_and_the_draw_stays(
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "summary"),
     [
         ("", "nobody answered 'age'"),
         ("34\n", "nobody answered 'Your choice'"),
         ("34\n2\n1\nyes\n", "Nothing was sent."),
     ],
 )
-def test_input_that_ends_is_no_consent(server: Recorder, study: str, keys: str, told: str) -> None:
+def test_input_that_ends_is_no_consent(
+    server: Recorder, study: str, keys: str, summary: str
+) -> None:
     ended = typed(keys, "contribute", study, "--server", server.url)
-    assert ended.returncode == 1 and told in ended.stderr and server.bodies == []
+    assert ended.returncode == 1 and summary in ended.stderr and server.bodies == []
     assert "Aborted" not in ended.stderr
 
 
@@ -207,7 +209,7 @@ def test_answers_come_from_a_file_and_the_token_from_a_link(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "summary"),
     [
         (("--server", "dave"), "no server 'dave'"),
         ((), "--server must name your organisation: one of alice, bob, carol"),
@@ -238,7 +240,7 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(
     server: Recorder,
     study: str,
     arguments: tuple[str, ...],
-    told: str,
+    summary: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(Path(study).parent)
@@ -249,7 +251,7 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(
     ]
     consent = () if "NOT-YES" in arguments else ("--yes",)
     code, out, err = run(capsys, "contribute", study, *ANSWERS, *given, *consent)
-    assert (code, out) == (1, "") and told in err and len(err.splitlines()) == 1
+    assert (code, out) == (1, "") and summary in err and len(err.splitlines()) == 1
     assert server.bodies == [] and server.heads == []
 
 
@@ -468,8 +470,8 @@ def test_who_asks_is_told_and_consent_is_asked_before_any_question(
 ) -> None:
     asked = typed("y\n34\n2\n1\nyes\ny\n", "contribute", asking, "--server", listening.url)
     assert asked.returncode == 0, asked.stderr
-    told = ("City Hospital", "privacy@", "2036-01-01 00:00 UTC", "I have read", "Do you agree?")
-    order = [asked.stderr.index(part) for part in (*told, "age (from 18 to 100)")]
+    summary = ("City Hospital", "privacy@", "2036-01-01 00:00 UTC", "I have read", "Do you agree?")
+    order = [asked.stderr.index(part) for part in (*summary, "age (from 18 to 100)")]
     assert order == sorted(order)
     report = decode_report(listening.bodies[0])
     assert ASKING.consent and report.consent == ASKING.consent.digest
@@ -479,14 +481,14 @@ def test_who_asks_is_told_and_consent_is_asked_before_any_question(
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"), [("n\n", "Nothing was asked"), ("", "nobody answered 'Do you agree?'")]
+    ("keys", "summary"), [("n\n", "Nothing was asked"), ("", "nobody answered 'Do you agree?'")]
 )
 def test_whoever_does_not_agree_is_asked_nothing(
-    listening: Recorder, asking: str, state: Path, keys: str, told: str
+    listening: Recorder, asking: str, state: Path, keys: str, summary: str
 ) -> None:
     options = ("--server", listening.url, *ANSWERS, "--yes")
     asked = typed(keys, "contribute", asking, *options)
-    assert asked.returncode == 1 and told in asked.stderr
+    assert asked.returncode == 1 and summary in asked.stderr
     assert listening.bodies == [] and not state.exists()
 
 
@@ -504,12 +506,12 @@ def test_the_receipt_is_saved_and_withdraws(
     code, _, err = run(capsys, *withdrawal)
     assert code == 1 and "can no longer be withdrawn" in err and err.count("\n") == 1
     id = decode_report(listening.bodies[0]).id
-    told = {"id": id, "study": ASKING.hash, "server": "alice", "before": False}
-    listening.answer = lambda body: (200, json.dumps(told).encode())
+    summary = {"id": id, "study": ASKING.hash, "server": "alice", "before": False}
+    listening.answer = lambda body: (200, json.dumps(summary).encode())
     code, out, _ = run(capsys, "contribute", "withdraw", asking, "--server", listening.url)
     assert (code, out) == (0, f"alice has erased everything of report {id} but its number.\n")
     code, out, _ = run(capsys, *withdrawal, "--json")
-    assert code == 0 and json.loads(out) == told
+    assert code == 0 and json.loads(out) == summary
     listening.answer = lambda body: (200, b"{}")
     code, _, err = run(capsys, *withdrawal)
     assert code == 1 and "may or may not be withdrawn" in err

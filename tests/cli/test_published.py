@@ -104,18 +104,18 @@ def test_of_a_table(
     options: tuple[str, ...],
 ) -> None:
     table = people()
-    found, told = [], []
+    found, summary = [], []
     for name, content in zip("ab", (table, neighbour(table, row)), strict=True):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         content.to_csv("people.csv", index=False)
         code, out, _ = run(capsys, *ARGUMENTS, *options)
         assert code == 0
-        told.append(out)
+        summary.append(out)
         found.append(published(tmp_path / name))
     assert found[0] == found[1]
     if row == 4:
-        assert told[0] != told[1]  # an accuracy: for the terminal only
+        assert summary[0] != summary[1]  # an accuracy: for the terminal only
 
 
 PLANS = [
@@ -151,8 +151,8 @@ def test_of_the_estimator(
     assert len(same_releases.rows) == 2 * bias
     assert (other.model_.expected is not None) == bias
     assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
-    for name, told in one.history_.to_dict().items():
-        np.testing.assert_array_equal(told, other.history_.to_dict()[name])
+    for name, summary in one.history_.to_dict().items():
+        np.testing.assert_array_equal(summary, other.history_.to_dict()[name])
     assert one.privacy_.rows() == other.privacy_.rows() and one.leaks_ == other.leaks_ == []
 
 
@@ -182,10 +182,10 @@ def with_another_person(study: Study, folder: Path, target: Path) -> Path:
     held = open_frozen(folder)
     features, labels = held.features.copy(), held.labels.copy()
     features[0], labels[0] = features[1], 1 - labels[0]
-    told = held.manifest
-    who = {"study_hash": study.hash, "study_id": study.id, "server": told.server}
-    who["randomised_by"] = told.randomised_by
+    summary = held.manifest
+    who = {"study_hash": study.hash, "study_id": study.id, "server": summary.server}
+    who["randomised_by"] = summary.randomised_by
     with FrozenWriter(target, width=study.width, classes=2, **who) as writer:
         writer.append(features, labels, held.epsilons)
-        writer.finish(frozen_at=told.frozen_at)
+        writer.finish(frozen_at=summary.frozen_at)
     return target

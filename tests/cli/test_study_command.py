@@ -126,13 +126,13 @@ def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> 
     )
     assert (code, err) == (0, "")
     study = Study.load("study.toml")
-    told = {"file": "study.toml", "hash": study.hash, "leaks": []}
-    assert json.loads(out) == told | {"budget": {"features": {"epsilon": 1, "delta": 1e-6}}}
+    summary = {"file": "study.toml", "hash": study.hash, "leaks": []}
+    assert json.loads(out) == summary | {"budget": {"features": {"epsilon": 1, "delta": 1e-6}}}
     assert (study.default_epsilon, study.id, len(study.edges)) == (0.4, "b", 3)
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, summary",
     [
         (["study", "new", "--label", "x"], "give it with --from-csv"),
         (["study", "new", "--from-csv", "p.csv"], "needs --label COLUMN"),
@@ -155,12 +155,12 @@ def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_new_refuses_in_one_sentence(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], summary: str
 ) -> None:
     code, out, err = run(capsys, *arguments)
     assert (
         (code, out) == (1, "")
-        and told in err
+        and summary in err
         and err.count("\n") == 1
         and not Path("study.toml").exists()
     )
@@ -315,9 +315,9 @@ def test_new_declares_what_is_typical_and_what_may_be_missing_by_options(
         {"kind": "category", "name": "sex", "levels": ["female", "male"], "missing": "level"},
     ]
     code, out, _ = run(capsys, "study", "show")
-    told = " ".join(out.split())
-    assert code == 0 and "most people 45 ± 20" in told and "prefer not to say" in told
-    assert "of reports, if people are as this study expects" in told
+    summary = " ".join(out.split())
+    assert code == 0 and "most people 45 ± 20" in summary and "prefer not to say" in summary
+    assert "of reports, if people are as this study expects" in summary
     code, out, _ = run(capsys, "study", "show", "--json")
     shrunk = json.loads(out)["clipped"]
     assert 0 < shrunk["share"] < 1 and 0 < shrunk["factor"] < 1
@@ -346,9 +346,9 @@ def test_new_without_anybody_to_ask_writes_nothing(folder: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 1 and not (folder / "study.toml").exists()
-    question, told = done.stderr.splitlines()
-    assert question.strip() == "Title of the study:" and "Aborted" not in told
-    assert told.startswith("pdml: nobody answered 'Title of the study': answer in a terminal")
+    question, summary = done.stderr.splitlines()
+    assert question.strip() == "Title of the study:" and "Aborted" not in summary
+    assert summary.startswith("pdml: nobody answered 'Title of the study': answer in a terminal")
 
 
 def test_new_takes_its_budget_from_options_or_proposes_one(
@@ -385,17 +385,17 @@ def test_check_lists_every_mistake_with_its_line(
     rows = file.read_text().split("\n")
     code, out, err = run(capsys, "study", "check", "--test", "study.toml")
     assert code == 1 and err == "pdml: study.toml has 6 mistakes\n"
-    told = out.strip().split("\n")
-    assert len(told) == 6
+    summary = out.strip().split("\n")
+    assert len(summary) == 6
     for line, key in zip(
-        told, ("range", "edges", "rounds", "noise_decay", "loss", "noise_scale"), strict=True
+        summary, ("range", "edges", "rounds", "noise_decay", "loss", "noise_scale"), strict=True
     ):
         number = int(line.split(":")[1])
         assert line.startswith(f"study.toml:{number}: ") and rows[number - 1].startswith(key)
     code, out, err = run(capsys, "study", "check", "--test", "--json")
     found = json.loads(out)
     assert code == 1 and (found["valid"], found["hash"], len(found["mistakes"])) == (False, None, 6)
-    assert found["mistakes"][0]["line"] == int(told[0].split(":")[1])
+    assert found["mistakes"][0]["line"] == int(summary[0].split(":")[1])
 
 
 @pytest.mark.parametrize("rounds, scale, kept", [(1, 1000, True), (60, 0.01, False)])
@@ -418,9 +418,9 @@ def test_check_warns_of_what_is_allowed_but_unwise(
     text = text.replace("https://a.test", "https://a.example")
     file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
     code, out, _ = run(capsys, "study", "check", "--test", "--json")
-    told = " ".join(row["text"] for row in json.loads(out)["warnings"])
-    assert code == 0 and "is a placeholder" in told and "1,001 features are many" in told
-    assert "epsilon 8 protects hardly anybody" in told and "becomes over 99.9% sure" in told
+    summary = " ".join(row["text"] for row in json.loads(out)["warnings"])
+    assert code == 0 and "is a placeholder" in summary and "1,001 features are many" in summary
+    assert "epsilon 8 protects hardly anybody" in summary and "becomes over 99.9% sure" in summary
 
 
 def test_an_epsilon_that_protects_hardly_anybody_must_be_accepted_by_name(
@@ -453,7 +453,7 @@ def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
 
 
 @pytest.mark.parametrize(
-    "data, told",
+    "data, summary",
     [
         (b"[study\n", "study.toml:1: this is not TOML"),
         (b"a = '\xff'", "study.toml:1: the file must be UTF-8"),
@@ -461,11 +461,11 @@ def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
     ],
 )
 def test_check_of_files_that_are_no_study(
-    capsys: pytest.CaptureFixture[str], data: bytes, told: str
+    capsys: pytest.CaptureFixture[str], data: bytes, summary: str
 ) -> None:
     Path("study.toml").write_bytes(data)
     code, out, err = run(capsys, "study", "check", "--test")
-    assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
+    assert code == 1 and summary in out and err == "pdml: study.toml has 1 mistake\n"
 
 
 def test_check_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -501,25 +501,25 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
         out.split()
     )
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
-    told = " ".join(out.split())
-    assert f"every server all other servers together can learn of {EVERYTHING}: epsilon" in told
-    assert "never more than the epsilon that you choose, at most 2 on this menu" in told
-    assert "From even odds nobody becomes more than 88.1% sure." in told
-    assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in told
-    assert told.index(study.hash) < told.index("What must be mended first?")
-    assert told.index("What must be mended first?") < told.index("has no [organiser]")
+    summary = " ".join(out.split())
+    assert f"every server all other servers together can learn of {EVERYTHING}: epsilon" in summary
+    assert "never more than the epsilon that you choose, at most 2 on this menu" in summary
+    assert "From even odds nobody becomes more than 88.1% sure." in summary
+    assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in summary
+    assert summary.index(study.hash) < summary.index("What must be mended first?")
+    assert summary.index("What must be mended first?") < summary.index("has no [organiser]")
 
 
 def test_show_tells_a_budget_for_labels_where_it_limits_more_than_devices_do(
     file: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for limit, told in ((0.1, "0.1"), (2, "1"), (5, "1")):  # a label is a part of its record
+    for limit, summary in ((0.1, "0.1"), (2, "1"), (5, "1")):  # a label is a part of its record
         labels = f"labels = {{ epsilon = {limit} }}\n"
         file.write_text(file.read_text().split(BUDGET)[0] + BUDGET + labels)
         code, out, _ = run(capsys, "study", "show")
         words = " ".join(out.split())
-        assert code == 0 and f"learn of the sensitive answer: at most epsilon {told} " in words
+        assert code == 0 and f"learn of the sensitive answer: at most epsilon {summary} " in words
         assert "at most 2 on this menu" in words
 
 
@@ -573,8 +573,8 @@ def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(
     assert code == 0 and f"all other servers together can learn of {EVERYTHING}: no limit" in shown
     assert "has a plan that breaks its budget with any number of records" in out
     code, out, _ = run(capsys, "study", "show", "--json")
-    told = [each["text"] for each in json.loads(out)["mistakes"]]
-    assert code == 0 and "has no [organiser]" in told[0] and "breaks its budget" in told[1]
+    summary = [each["text"] for each in json.loads(out)["mistakes"]]
+    assert code == 0 and "has no [organiser]" in summary[0] and "breaks its budget" in summary[1]
 
 
 def test_a_study_tells_people_who_asks_or_nobody_is_asked(
@@ -624,15 +624,15 @@ UNTRAINABLE = {
 def test_a_study_that_nobody_could_train_under_is_refused_before_people_are_asked(
     file: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
-    text, told, place = UNTRAINABLE[case]
+    text, summary, place = UNTRAINABLE[case]
     before = file.read_text()
     file.write_text(before[: before.index("[budget]")] + text)
     code, out, err = run(capsys, "study", "check", "--test")
-    assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
+    assert code == 1 and summary in out and err == "pdml: study.toml has 1 mistake\n"
     line = int(out.split(":")[1])
     assert file.read_text().split("\n")[line - 1].startswith(place)
     found = json.loads(run(capsys, "study", "check", "--test", "--json")[1])
-    assert not found["valid"] and told in found["mistakes"][0]["text"]
+    assert not found["valid"] and summary in found["mistakes"][0]["text"]
     assert found["hash"] == Study.load(file).hash
     assert run(capsys, "study", "show")[0] == 0
     people = ("--server", "alice", "--db", "a.db")
@@ -641,10 +641,10 @@ def test_a_study_that_nobody_could_train_under_is_refused_before_people_are_aske
         ("invite", "study.toml", *people, "--count", "1", "--out", "t.csv"),
     ):
         code, out, err = run(capsys, "collect", *command)
-        assert (code, out) == (1, "") and told in err and err.count("\n") == 1
+        assert (code, out) == (1, "") and summary in err and err.count("\n") == 1
     assert not Path("a.db").exists() and not Path("t.csv").exists()
     code, _, err = run(capsys, "train", "study.toml")
-    assert code == 1 and (told in err or case == "no noise")  # there each data set decides
+    assert code == 1 and (summary in err or case == "no noise")  # there each data set decides
 
 
 def test_show_names_what_is_randomised_and_those_against_whom_the_budget_holds(

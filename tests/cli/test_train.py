@@ -96,9 +96,11 @@ def test_writes_a_model_and_a_report_and_says_what_was_spent(
     assert model.encoder is not None and Encoder.from_dict(model.encoder).n_features == 4
     assert model.plan["rounds"] == 5 and model.privacy["source"] == "simulated"
     assert model.provenance["pdml_version"]
-    told = " ".join(out.split())
-    assert re.search(r"\d+ of 300 records were longer than the norm bound 1 ", told)
-    assert told.count("so that no file holds it: do not publish") == 2  # accuracy, and that count
+    summary = " ".join(out.split())
+    assert re.search(r"\d+ of 300 records were longer than the norm bound 1 ", summary)
+    assert (
+        summary.count("so that no file holds it: do not publish") == 2
+    )  # accuracy, and that count
     assert (
         "seed" not in Path("model.json").read_text()
         and ">seed<" not in Path("report.html").read_text()
@@ -133,8 +135,8 @@ def test_asks_a_person_and_says_how_to_be_asked_no_more(folder: Path) -> None:
     os.close(child)
     assert done.returncode == 0, err
     assert b"What value of age would you expect of a typical person?" in err
-    told = " ".join(out.decode().split())
-    assert "--range age=18:100:50:20:whole --levels sex=female,male --missing sex" in told
+    summary = " ".join(out.decode().split())
+    assert "--range age=18:100:50:20:whole --levels sex=female,male --missing sex" in summary
     encoder = load_model(folder / "model.json").encoder
     assert encoder is not None and Encoder.from_dict(encoder).attributes == (
         Number(name="age", low=18, high=100, whole=True, typical=50, spread=20),
@@ -183,13 +185,13 @@ def test_maps_are_declared_by_an_option(
 
 
 def test_maps_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
-    for said, told in (
+    for said, summary in (
         ("cubes", "map must be"),
         ("squares:town", "got 'town'"),
         ("bins:count=few", "--map must have numbers as settings, got 'count=few'"),
     ):
         code, _, err = run(capsys, *GOOD, *FAST, "--map", said)
-        assert code == 1 and told in err
+        assert code == 1 and summary in err
 
 
 def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,8 +245,8 @@ def test_the_defaults_protect_features_and_say_what_they_cannot_do(
     args = [*GOOD, "--classes", ",".join(f"d{k}" for k in range(10)), "--seed", "3"]
     code, out, err = run(capsys, *args)
     assert code == 0 and "Warning" not in err
-    told = " ".join(out.split())
-    assert "Joining is not expected to pay: over 12 simulated data sets" in told
+    summary = " ".join(out.split())
+    assert "Joining is not expected to pay: over 12 simulated data sets" in summary
     report = Path("report.html").read_text()
     assert "The model may be of no use.</strong> Joining is not expected to pay" in report
     found = outcome(capsys, *args, "--force")
@@ -372,9 +374,9 @@ def test_what_is_expected_has_no_middle_beside_a_measured_accuracy(
         (["--test", "test.csv"], rf"{interval}\."),
     ):
         code, out, _ = run(capsys, *given, *more, "--force")
-        told = " ".join(out.split())
-        assert code == 0 and re.search(f"{line}{shown}", told)
-        assert ("released model" in told) is bool(more)
+        summary = " ".join(out.split())
+        assert code == 0 and re.search(f"{line}{shown}", summary)
+        assert ("released model" in summary) is bool(more)
 
 
 def test_a_file_of_test_records(capsys: pytest.CaptureFixture[str]) -> None:

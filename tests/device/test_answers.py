@@ -72,7 +72,7 @@ def test_a_fraction_is_no_whole_number_wherever_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "result"),
     [
         ({"height": 2}, r"the study's questions \('age', 'sex'\), got one to 'height'"),
         ({"age": 17.9}, r"'age' must lie in \[18, 100\], got 17.9"),
@@ -85,8 +85,8 @@ def test_a_fraction_is_no_whole_number_wherever_it_comes_from() -> None:
         ({"sex": 3}, "'sex' must be one of"),
     ],
 )
-def test_what_is_no_answer_is_refused_by_itself(answers: dict[str, object], told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_what_is_no_answer_is_refused_by_itself(answers: dict[str, object], result: str) -> None:
+    with pytest.raises(DataError, match=result):
         check_answers(STUDY, answers)
 
 

@@ -58,10 +58,10 @@ def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
     features = contract.encode(case["answers"], drawn)
     assert device_encoding.read_draws(contract.encoder, features) == drawn
     assert features.astype("<f4").tobytes().hex() == case["features_hex"]
-    told = contract.decode(features)
-    assert {each.name: told[each.name] for each in contract.encoder.clear} == case["decoded"]
+    summary = contract.decode(features)
+    assert {each.name: summary[each.name] for each in contract.encoder.clear} == case["decoded"]
     for each, (level, _) in zip(contract.encoder.sensitive, drawn, strict=True):
-        assert told[each.name] == each.choices[level]
+        assert summary[each.name] == each.choices[level]
     assert pack_features(features) == case["report"]["features"]
     report = Report(**case["report"])
     assert encode_report(report).decode() == case["report_bytes"]
@@ -176,18 +176,18 @@ def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
     person = data.draw(answers(encoder, wild=False))
     shown = device_encoding.decode(encoder, device_encoding.encode(encoder, person))
     for attribute in encoder.attributes:
-        given_, told = person[attribute.name], shown[attribute.name]
+        given_, summary = person[attribute.name], shown[attribute.name]
         if isinstance(attribute, Category) or given_ is None:
-            assert told == given_
+            assert summary == given_
             continue
         low, high = attribute.visible_range
         tolerance = 6e-6 * (high - low) + 4 * np.spacing(max(abs(low), abs(high)))
-        if isinstance(told, str):  # three spreads away or more, which is all that a reader sees
-            end, side = float(told.split()[0]), 1 if told.endswith("or more") else -1
+        if isinstance(summary, str):  # three spreads away or more, which is all that a reader sees
+            end, side = float(summary.split()[0]), 1 if summary.endswith("or more") else -1
             assert side * (given_ - end) >= -tolerance
             assert abs(end - (high if side > 0 else low)) <= tolerance + attribute.whole
         else:
-            assert abs(float(told) - given_) <= tolerance
+            assert abs(float(summary) - given_) <= tolerance
 
 
 def test_an_open_end_keeps_every_digit_that_its_range_can_show() -> None:
@@ -254,7 +254,7 @@ def test_answers_that_are_no_finite_numbers(age: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given_, told",
+    "given_, summary",
     [
         ({"age": 3}, "no answer to 'sex'"),
         ({"age": 3, "sex": "f", "town": "x"}, "got 'town': they are 'age', 'sex'"),
@@ -262,13 +262,13 @@ def test_answers_that_are_no_finite_numbers(age: Any) -> None:
         ({"age": 3, "sex": ["f"]}, "'sex' must be one of"),
     ],
 )
-def test_answers_that_do_not_fit(given_: dict[str, Any], told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_answers_that_do_not_fit(given_: dict[str, Any], summary: str) -> None:
+    with pytest.raises(DataError, match=summary):
         device_encoding.encode(PAIR, given_)
 
 
 @pytest.mark.parametrize(
-    "features, told",
+    "features, summary",
     [
         ([0.5, 0, 0.5], "vector of 4 entries"),
         ([[0.5, 0.5, 0, 0.5]], "vector of 4 entries"),
@@ -278,6 +278,6 @@ def test_answers_that_do_not_fit(given_: dict[str, Any], told: str) -> None:
         ([0.1, 0.5, 0.5, 0.5], "must be those of a single level"),
     ],
 )
-def test_features_that_no_answers_have(features: Any, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_features_that_no_answers_have(features: Any, summary: str) -> None:
+    with pytest.raises(InvalidInput, match=summary):
         device_encoding.decode(PAIR, np.array(features, dtype=np.float32))

@@ -61,8 +61,8 @@ def test_each_row_is_mapped_by_itself_into_limits(each, seed):
 
 @given(every_map)
 def test_a_map_is_what_it_says(each):
-    told = maps.to_dict(each)
-    assert maps.from_dict(told) == each and maps.maps_of([told, each]) == (each, each)
+    summary = maps.to_dict(each)
+    assert maps.from_dict(summary) == each and maps.maps_of([summary, each]) == (each, each)
     assert maps.maps_of(each) == (each,) and maps.maps_of(None) == ()
 
 

@@ -234,8 +234,8 @@ def test_rows_that_are_only_a_little_longer_do_not_warn():
         assert fitted(few, y).n_clipped_ > 1000
         fitted(100 * z, y, norm_bound=100.0)
     with pytest.warns(ClippingWarning, match="'from_data', which is a release"):
-        told = fitted(1e4 * z, y)
-    assert "clipped" not in told.model_.to_bytes().decode()
+        summary = fitted(1e4 * z, y)
+    assert "clipped" not in summary.model_.to_bytes().decode()
 
 
 def test_a_data_frame_with_categories_and_gaps(tmp_path):
@@ -291,8 +291,8 @@ def test_gaps_in_numbers():
         assert model.score(given, y) > 0.8 and model.coef_.shape == (1, 4)
         whole = np.where(np.isnan(x), 50.0, x)  # who says nothing is typical, and has said nothing
         silent = model.decision_function(given)[::10]
-        told = model.decision_function(whole if given is x else given.fillna(50.0))[::10]
-        assert (silent != told).all()
+        summary = model.decision_function(whole if given is x else given.fillna(50.0))[::10]
+        assert (silent != summary).all()
     assert model.__sklearn_tags__().input_tags.allow_nan
     model = fitted(*people(), scales=SCALES)
     with pytest.raises(DataError, match="got NaN"):

@@ -28,12 +28,12 @@ def test_without_noise_it_is_right(margin):
     """Accuracy to 3 points and confidence with it, whatever there is to learn."""
     x, y = population(20_000, margin=margin)
     still = Noise(label=1e-6, square=1e-6)
-    told = expected(exact(x, y), still)
+    output = expected(exact(x, y), still)
     truth = judged(fit_sums(exact(x, y), still, loss=LOGISTIC).weights, x, y)
-    assert told.accuracy.middle == pytest.approx(truth, abs=0.03)
-    assert told.accuracy.low < truth < told.accuracy.high
-    assert told.confidence == pytest.approx(truth, abs=0.05)
-    assert told.auc.middle > told.accuracy.middle - 0.03
+    assert output.accuracy.middle == pytest.approx(truth, abs=0.03)
+    assert output.accuracy.low < truth < output.accuracy.high
+    assert output.confidence == pytest.approx(truth, abs=0.05)
+    assert output.auc.middle > output.accuracy.middle - 0.03
 
 
 def test_noise_widens_the_interval_and_it_still_holds():
@@ -48,10 +48,10 @@ def test_noise_widens_the_interval_and_it_still_holds():
             noise = Noise(label=level, square=2 * level)
             for _ in range(2):
                 totals = with_noise(exact(x, y), noise, rng)
-                told = expected(totals, noise).accuracy
+                output = expected(totals, noise).accuracy
                 truth = judged(fit_sums(totals, noise, loss=LOGISTIC).weights, x, y)
-                hits += told.low <= truth <= told.high
-                widths[level] += told.high - told.low
+                hits += output.low <= truth <= output.high
+                widths[level] += output.high - output.low
     assert hits >= 28
     assert widths[20.0] > 1.5 * widths[1.0]
 
@@ -75,10 +75,10 @@ def test_the_gain_over_the_largest_class_lies_in_its_interval():
         rng, largest = np.random.default_rng(seed), max(np.mean(y == 1), np.mean(y != 1))
         for level in (1.0, 20.0):
             noise = Noise(label=level, square=2 * level)
-            told, weights = gained(with_noise(exact(x, y), noise, rng), noise)
+            output, weights = gained(with_noise(exact(x, y), noise, rng), noise)
             truth = judged(weights, x, y) - largest
-            hits += told.low <= truth <= told.high
-            narrow += abs(truth - told.middle) <= (told.high - told.low) / 20
+            hits += output.low <= truth <= output.high
+            narrow += abs(truth - output.middle) <= (output.high - output.low) / 20
     assert hits >= 19 and narrow <= 18
 
 
@@ -104,9 +104,9 @@ def test_a_known_constant_tells_how_unequal_the_classes_are():
         y = (rng.random(2000) < 0.95).astype(int)
         totals = with_noise(exact(x, y), noise, rng)
         for constant in doubted:
-            told, weights = gained(totals, noise, constant)
-            doubted[constant] += told.none >= 1 / 3
-            assert told.low - 0.02 <= judged(weights, x, y) - y.mean() <= told.high + 0.02
+            output, weights = gained(totals, noise, constant)
+            doubted[constant] += output.none >= 1 / 3
+            assert output.low - 0.02 <= judged(weights, x, y) - y.mean() <= output.high + 0.02
     assert doubted[0.0] <= 17 and doubted[0.1322] == 20
 
 
@@ -155,10 +155,10 @@ def test_the_interval_holds_where_noise_hides_the_means_of_letters():
         totals = with_noise(exact(x[:2000], y[:2000]), noise, rng)
         given = normalise_totals(totals, noise, loss=LOGISTIC, constant=constant)
         model = fit_moments(given, LOGISTIC)
-        told = expect(given, model, LOGISTIC).accuracy
+        output = expect(given, model, LOGISTIC).accuracy
         truth = judged(model.weights, x[2000:], y[2000:])
-        hits += told.low <= truth <= told.high
-        error += (told.middle - truth) / 24
+        hits += output.low <= truth <= output.high
+        error += (output.middle - truth) / 24
     assert hits >= 13 and abs(error) < 0.1
 
 
@@ -171,9 +171,9 @@ def test_rows_of_one_norm_are_not_taken_for_gaussian_classes():
     y = (rng.normal(v @ [1.2, 3.0], 2.0) > 0).astype(int)
     x, _ = steps.scale_and_clip(v, 2.0)
     still = Noise(label=1e-6, square=1e-6)
-    told = expected(exact(x, y), still).accuracy
+    output = expected(exact(x, y), still).accuracy
     truth = judged(fit_sums(exact(x, y), still, loss=LOGISTIC).weights, x, y)
-    assert told.middle - truth < 0.015
+    assert output.middle - truth < 0.015
 
 
 def clouds(seed):

@@ -176,15 +176,17 @@ def test_the_range_holds_the_truth_in_about_95_of_100_collections(people: int, m
         )
 
 
-@pytest.mark.parametrize(("counts", "told"), [((10, 9), False), ((10, 10), True), ((0, 0), False)])
+@pytest.mark.parametrize(
+    ("counts", "result"), [((10, 9), False), ((10, 10), True), ((0, 0), False)]
+)
 def test_nothing_is_estimated_from_fewer_than_twenty_reports(
-    counts: tuple[int, int], told: bool
+    counts: tuple[int, int], result: bool
 ) -> None:
     page = render(summary(*counts), preview(STUDY, summary(*counts)))
-    assert ("In brackets stands the range" in page) is told and (
+    assert ("In brackets stands the range" in page) is result and (
         "from 20 reports on" in page
-    ) is not told
-    assert page.count('<td class="number">–</td>') == (0 if told else 2)
+    ) is not result
+    assert page.count('<td class="number">–</td>') == (0 if result else 2)
 
 
 @given(no=st.integers(0, 400), yes=st.integers(0, 400))

@@ -205,8 +205,8 @@ def test_every_input_of_a_study_changes_the_statement_where_it_belongs(name):
 def test_the_number_of_servers_changes_it():
     two = study_of(("alice", "bob"), plan=SUMS, **SIZES)
     three = study_of(("alice", "bob", "carol"), plan=SUMS, **SIZES)
-    told = changed(statement(two), statement(three))
-    assert told == {TRUST, PROCESSING, EXCHANGE, CHECK}
+    outcome = changed(statement(two), statement(three))
+    assert outcome == {TRUST, PROCESSING, EXCHANGE, CHECK}
     assert "the other organisation |" in statement(two).markdown
     of = "of the 4 other organisations"
     few = planned(budget=replace(BASE.budget, colluding=3))  # as many as the budget assumes, too
@@ -254,14 +254,14 @@ def trained(tmp_path_factory):
 
 def altered(path, target, **changes):
     """The same model with other words: keys are paths such as ``provenance.leaks``."""
-    told = json.loads(path.read_text())
+    outcome = json.loads(path.read_text())
     for key, value in changes.items():
         *way, last = key.split("__")
-        place = told
+        place = outcome
         for step in way:
             place = place[int(step) if step.isdigit() else step]
         place[last] = value
-    target.write_text(json.dumps(told))
+    target.write_text(json.dumps(outcome))
     return target
 
 
@@ -350,15 +350,15 @@ def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
 def test_answers_that_an_operator_randomised_have_no_protection_from_it(trained, tmp_path):
     study, path = trained["randomised"]
     by = {"provenance__labels_randomised_by": ["operator"] * len(NAMES)}
-    told = statement(study, altered(path, tmp_path / "m.json", **by)).markdown
-    assert "randomised on the device" not in said_in(told)[GATHERED]
-    assert "as they were given, but for those that devices randomise" not in told
+    outcome = statement(study, altered(path, tmp_path / "m.json", **by)).markdown
+    assert "randomised on the device" not in said_in(outcome)[GATHERED]
+    assert "as they were given, but for those that devices randomise" not in outcome
 
 
 def test_what_randomised_response_promises_without_a_plan():
     """The largest ε of each menu, and their sum."""
-    told = statement(replace(UNKNOWN, plan=None, budget=None))
-    assert [card.big for card in told.document.cards] == [
+    outcome = statement(replace(UNKNOWN, plan=None, budget=None))
+    assert [card.big for card in outcome.document.cards] == [
         *["ε ≤ 1.20"] * 2,  # the label
         *["ε ≤ 4.00"] * 2,  # 1.2, 2 and 0.8: nothing is sent as it was given
         *["ε ≤ 4.00"] * 2,
@@ -384,11 +384,11 @@ def test_a_plan_and_its_training_say_the_same(trained):
 
 def test_a_run_with_simulated_noise_protects_nobody_and_says_so(trained):
     study, path = trained["simulated"]
-    told = statement(study, path)
-    for form in (told.html, told.markdown):
+    outcome = statement(study, path)
+    for form in (outcome.html, outcome.markdown):
         assert form.count("protects nobody") >= 3
-    assert told.document.warning and told.to_dict()["protects_nobody"] is True
-    loss = told.registry["deployment"]["privacy_loss"]
+    assert outcome.document.warning and outcome.to_dict()["protects_nobody"] is True
+    loss = outcome.registry["deployment"]["privacy_loss"]
     assert "privacy_parameters" not in loss and "protects nobody" in str(loss)
     for name in ("sums", "masked", "rounds"):
         study, path = trained[name]
@@ -482,8 +482,8 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_sentences_belong_to_their_setting(name):
     study = SETTINGS[name]
-    told = statement(study)
-    text, plan = " ".join(told.markdown.split()), study.plan
+    outcome = statement(study)
+    text, plan = " ".join(outcome.markdown.split()), study.plan
     words = text.partition("# Appendix")[0]
     masked = plan is not None and plan.colluding is not None
     assert ("ChaCha20" in text) is masked
@@ -492,9 +492,9 @@ def test_sentences_belong_to_their_setting(name):
     )
     assert ("each solve certifies" in text) is (plan is not None and plan.method == "rounds")
     assert ("The study sets no budget" in text) is (study.budget is None)
-    assert ("refuses to train under" in text) is bool(told.facts.untrainable)
+    assert ("refuses to train under" in text) is bool(outcome.facts.untrainable)
     assert ("would exceed the study's budget" in text) is (
-        plan is not None and not told.facts.within and not told.facts.untrainable
+        plan is not None and not outcome.facts.within and not outcome.facts.untrainable
     )
     assert ("protects you hardly at all" in text) is (study.menu[-1] > 3)
     assert "protects nobody" not in text.replace("such a training protects nobody", "")
@@ -508,8 +508,8 @@ def test_a_budget_against_few_is_none_against_all():
         facts = statement(planned(None, budget=replace(budget, colluding=colluding))).facts
         assert (facts.ceiling("features") or (None,))[0] == features
         assert facts.ceiling("label")[0] == label
-    told = statement(planned(None, budget=replace(budget, colluding=3)))
-    assert [card.big for card in told.document.cards] == [
+    outcome = statement(planned(None, budget=replace(budget, colluding=3)))
+    assert [card.big for card in outcome.document.cards] == [
         "ε ≤ 1.20",
         "ε ≤ 0.500",  # against any 3
         "ε ≤ 1.20",
@@ -517,7 +517,7 @@ def test_a_budget_against_few_is_none_against_all():
         "ε ≤ 1.00",
         "no limit",
     ]
-    assert "privacy_parameters" not in told.registry["deployment"]["privacy_loss"]
+    assert "privacy_parameters" not in outcome.registry["deployment"]["privacy_loss"]
 
 
 def test_rows_of_risks_do_not_take_a_budget_against_one_for_one_against_all():
@@ -525,14 +525,14 @@ def test_rows_of_risks_do_not_take_a_budget_against_one_for_one_against_all():
     budget = Budget(features_epsilon=2.0, labels_epsilon=0.5)
 
     def rows(plan, colluding):
-        told = statement(planned(plan, budget=replace(budget, colluding=colluding)))
-        found = said_in(told.markdown)[RISKS].splitlines()
-        return told, {line.split(" | ")[0].strip("| "): line for line in found if " | " in line}
+        outcome = statement(planned(plan, budget=replace(budget, colluding=colluding)))
+        found = said_in(outcome.markdown)[RISKS].splitlines()
+        return outcome, {line.split(" | ")[0].strip("| "): line for line in found if " | " in line}
 
     several = "Several trainings together tell what one does not"
     others = "The same learn what somebody answered, the sensitive answer included"
     for plan in (None, MASKED):
-        told, one = rows(plan, 1)
+        outcome, one = rows(plan, 1)
         _, all_ = rows(plan, None)
         assert (
             "ε of at most 2" in one[several]
@@ -546,15 +546,15 @@ def test_rows_of_risks_do_not_take_a_budget_against_one_for_one_against_all():
             assert "against all of them together: no limit" in one[others]
             assert "| ε of at most 2" in all_[others]
         else:  # by the ledger, against all others whatever the budget assumes
-            few = told.facts.row("features", "other servers", 1)
-            line = told.facts.row("features", "other servers")
+            few = outcome.facts.row("features", "other servers", 1)
+            line = outcome.facts.row("features", "other servers")
             assert few.epsilon < line.epsilon
             assert f"against any one of them: ε = {numbers.epsilon(few.epsilon)}" in one[others]
             together = f"against all of them together: ε = {numbers.epsilon(line.epsilon)}"
             assert together in one[others]
-        assert "what the other organisations may learn, any one of them" in told.markdown
-        assert "labels: δ(0.5) ≤ 10⁻⁶, against any one of the other servers" in told.markdown
-        assert "1 of the 4 other organisations together" not in told.markdown
+        assert "what the other organisations may learn, any one of them" in outcome.markdown
+        assert "labels: δ(0.5) ≤ 10⁻⁶, against any one of the other servers" in outcome.markdown
+        assert "1 of the 4 other organisations together" not in outcome.markdown
 
 
 @pytest.mark.parametrize("plan", [None, MASKED, SUMS], ids=["no plan", "masked", "sums"])
@@ -565,8 +565,8 @@ def test_no_row_contradicts_another(base, colluding, plan):
     as many as the budget assumes to collude have a row of their own, before all others'.
     """
     budget = Budget(features_epsilon=1.0, labels_epsilon=2.0, colluding=colluding)
-    told = statement(replace(base, plan=plan, budget=budget))
-    facts, cards = told.facts, told.document.cards
+    outcome = statement(replace(base, plan=plan, budget=budget))
+    facts, cards = outcome.facts, outcome.document.cards
     few = f"any {colluding} of" if colluding != 1 else "any one of"
     rows = [(card.name.split(", against ")[1].split(",")[0], card) for card in cards]
     whom = list(dict.fromkeys(who for who, _ in rows))
@@ -584,14 +584,16 @@ def test_no_row_contradicts_another(base, colluding, plan):
             assert figure(data, colluding) <= figure(data, None)
     if plan is None:
         assert figure("label", colluding) <= 1.0
-    assert "| The sensitive answer | 2 |" not in told.markdown  # of a record that 1 is the limit of
+    assert (
+        "| The sensitive answer | 2 |" not in outcome.markdown
+    )  # of a record that 1 is the limit of
 
 
 def test_a_budget_says_how_sure_it_lets_them_be_as_study_show_does():
     """The same figure in both places: twice δ, since a limit is one point of a profile."""
     budget = Budget(features_epsilon=1.0, features_delta=1e-6)
-    told = said_in(statement(planned(None, budget=budget)).markdown)[MUCH]
-    assert "at most 84.5% sure after, but for a chance of 2 × 10⁻⁶ (twice δ)" in told
+    outcome = said_in(statement(planned(None, budget=budget)).markdown)[MUCH]
+    assert "at most 84.5% sure after, but for a chance of 2 × 10⁻⁶ (twice δ)" in outcome
     shown = study_tables.features_sentence(planned(None, budget=budget))
     assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in shown
 
@@ -605,11 +607,11 @@ def test_a_plan_past_a_budget_against_one_says_whose_learning_is_limited():
 
 
 def test_without_noise_nothing_is_promised_against_others():
-    told = statement(SETTINGS["without noise"])
-    rows = said_in(told.markdown)[MUCH]
+    outcome = statement(SETTINGS["without noise"])
+    rows = said_in(outcome.markdown)[MUCH]
     whole = "All answers together, the sensitive one included"
     assert re.search(rf"{whole} \| all other organisations.* \| no protection \| – ", rows)
-    assert "privacy_parameters" in told.registry["deployment"]["privacy_loss"]  # the budget's
+    assert "privacy_parameters" in outcome.registry["deployment"]["privacy_loss"]  # the budget's
     free = statement(replace(SETTINGS["without noise"], budget=None))
     assert "privacy_parameters" not in free.registry["deployment"]["privacy_loss"]
 
@@ -623,9 +625,9 @@ class Page(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, given):
-        told = dict(given)
-        self.ids += [told["id"]] if "id" in told else []
-        names = (told.get("aria-labelledby"), told.get("href", "").removeprefix("#"))
+        outcome = dict(given)
+        self.ids += [outcome["id"]] if "id" in outcome else []
+        names = (outcome.get("aria-labelledby"), outcome.get("href", "").removeprefix("#"))
         self.pointed += [name for name in names if name and not name.startswith("data:")]
         if tag == "tr":
             self.rows.append(0)
@@ -637,14 +639,14 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_page_is_whole_and_loads_nothing(name):
-    told = statement(SETTINGS[name])
-    page = Page(told.html)
-    assert "<script" not in told.html and "default-src 'none'" in told.html
-    assert not re.search(r'(src|href)="(?!data:,|#)', told.html)
+    outcome = statement(SETTINGS[name])
+    page = Page(outcome.html)
+    assert "<script" not in outcome.html and "default-src 'none'" in outcome.html
+    assert not re.search(r'(src|href)="(?!data:,|#)', outcome.html)
     assert len(page.ids) == len(set(page.ids)) and set(page.pointed) <= set(page.ids)
-    assert told.html.count('class="blank"') == 1 + len(told.document.blanks)
-    for sentence in (*told.document.summary, *(card.small for card in told.document.cards)):
-        assert sentence.replace("'", "&#39;") in told.html
+    assert outcome.html.count('class="blank"') == 1 + len(outcome.document.blanks)
+    for sentence in (*outcome.document.summary, *(card.small for card in outcome.document.cards)):
+        assert sentence.replace("'", "&#39;") in outcome.html
 
 
 def test_templates_hold_no_number():
@@ -700,13 +702,13 @@ texts = st.text("a|*_<>&`#[]\\-~'\"{}%:\u00e9\u202f", min_size=1, max_size=9).ma
 def test_what_a_study_says_is_text_that_nobody_obeys(title, question, level, more):
     ages = Category(name="x" + level, levels=(level + "a", "other"))
     study = planned(None, title=title, question=question, description=more)
-    told = statement(replace(study, encoder=Encoder(attributes=(ages,))))
-    assert escape(title) in told.html and f"# {escaped(f'{TITLE}: {title}')}" in told.markdown
-    tables = re.findall(r"(?:^\|.*\|$\n?)+", told.markdown, flags=re.M)
+    outcome = statement(replace(study, encoder=Encoder(attributes=(ages,))))
+    assert escape(title) in outcome.html and f"# {escaped(f'{TITLE}: {title}')}" in outcome.markdown
+    tables = re.findall(r"(?:^\|.*\|$\n?)+", outcome.markdown, flags=re.M)
     for table in tables:
         cells = {len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in table.splitlines()}
         assert len(cells) == 1, table
-    assert yaml.safe_load(told.registry_text) == told.registry
+    assert yaml.safe_load(outcome.registry_text) == outcome.registry
 
 
 # What only the organiser can say
@@ -721,15 +723,15 @@ def test_what_a_study_says_is_text_that_nobody_obeys(title, question, level, mor
     ],
 )
 def test_what_people_are_told_fills_its_blanks(table, where, filled):
-    told = getattr(ASKING, table)
-    before, after = statement(BASE), statement(replace(BASE, **{table: told}))
+    outcome = getattr(ASKING, table)
+    before, after = statement(BASE), statement(replace(BASE, **{table: outcome}))
     assert changed(before, after) == where | {CHECK}
     assert len(after.missing) == len(before.missing) - filled
-    stated = set(asdict(told)) - {"who_sees", "link", "text", "retention"}
+    stated = set(asdict(outcome)) - {"who_sees", "link", "text", "retention"}
     stated |= {"text"} if table == "consent" else set()
     for name in stated:  # nothing of it is kept from whoever reads the statement
-        assert getattr(told, name) in after.markdown and getattr(told, name) in after.html
-        other = replace(told, **{name: "2030-01"})
+        assert getattr(outcome, name) in after.markdown and getattr(outcome, name) in after.html
+        other = replace(outcome, **{name: "2030-01"})
         assert "2030-01" in statement(replace(BASE, **{table: other})).markdown
 
 
@@ -752,9 +754,13 @@ def test_languages_have_their_place():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_entry_is_one_and_reads_back_as_json_and_as_yaml(name):
-    told = statement(SETTINGS[name], published=date(2026, 7, 1))
-    assert json.loads(told.registry_text) == told.registry == yaml.safe_load(told.registry_text)
-    basic = told.registry["deployment"]["basic"]
+    outcome = statement(SETTINGS[name], published=date(2026, 7, 1))
+    assert (
+        json.loads(outcome.registry_text)
+        == outcome.registry
+        == yaml.safe_load(outcome.registry_text)
+    )
+    basic = outcome.registry["deployment"]["basic"]
     assert basic["publication_date"] == "2026-07-01"
     assert statement(SETTINGS[name]).registry["deployment"]["basic"]["publication_date"] == (
         "1900-01-01"
@@ -786,6 +792,6 @@ def test_the_registrys_own_schema_accepts_the_entry(name):
         )
     schema = yaml.safe_load(Path(path).read_text())
     check = Draft7Validator(schema, format_checker=Draft7Validator.FORMAT_CHECKER)
-    told = yaml.safe_load(statement(SETTINGS[name]).registry_text)
-    assert [error.message for error in check.iter_errors(told)] == []
-    assert [*check.iter_errors(told | {"surprise": 1})]
+    outcome = yaml.safe_load(statement(SETTINGS[name]).registry_text)
+    assert [error.message for error in check.iter_errors(outcome)] == []
+    assert [*check.iter_errors(outcome | {"surprise": 1})]

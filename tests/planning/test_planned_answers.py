@@ -262,7 +262,7 @@ def honest(seed: int, times: int):
     plan = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
     x, y = made_people(18_000, np.random.default_rng(seed), sizes.answers)
     like = (x[14_000:], y[14_000:])
-    told = sums_search.score(plan, sizes, populations(sizes, like), 12)[..., 1].mean()
+    result = sums_search.score(plan, sizes, populations(sizes, like), 12)[..., 1].mean()
     right = []
     for turn in range(times):
         source, own = Simulated(turn), np.random.default_rng([seed, turn]).permutation(14_000)
@@ -282,7 +282,7 @@ def honest(seed: int, times: int):
     noise = replace(plan.noise_of_total(sizes.server_spec(0)), coded=0.0)
     (clear,) = populations(silent, like)
     hoped = np.array(utility.score_sums(clear, silent, noise, LOGISTIC, 12))[:, 1].mean()
-    return told, np.array(right), hoped
+    return result, np.array(right), hoped
 
 
 def test_the_forecast_is_honest_about_coins():
@@ -290,8 +290,8 @@ def test_the_forecast_is_honest_about_coins():
     a mean of -0.6 and a deviation of 2.2 points, so that a false alarm comes in about one of 200
     choices of seeds, which are fixed. Answers in the clear would be forecast 5 points too good.
     """
-    told, right, hoped = zip(*(honest(seed, 4) for seed in range(6)), strict=True)
-    assert np.mean(told) == pytest.approx(np.mean(right), abs=0.03)
+    result, right, hoped = zip(*(honest(seed, 4) for seed in range(6)), strict=True)
+    assert np.mean(result) == pytest.approx(np.mean(right), abs=0.03)
     assert np.mean(hoped) > np.mean(right) + 0.03
 
 
@@ -301,7 +301,7 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
     comes in fewer than one of 1,000 choices of seeds. Answers in the clear are right on 80%.
     """
     sizes, budget = replace(sizes_at(1.0), records=(2_000,) * 5), Budget(features_epsilon=8.0)
-    told, right = [], []
+    result, right = [], []
     for seed in range(3):
         x, y = made_people(18_000, np.random.default_rng(seed), sizes.answers)
         search = Search(
@@ -310,7 +310,7 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
             populations(sizes, (x[14_000:], y[14_000:])),
         )
         choice = search.best(budget)
-        told.append(np.array(search.score(choice, 12))[..., 1].mean())
+        result.append(np.array(search.score(choice, 12))[..., 1].mean())
         for turn in range(2):
             source, own = Simulated(turn), np.random.default_rng([seed, turn]).permutation(14_000)
             sent, codes = sent_by(own[:10_000], x, y, sizes, source)
@@ -321,8 +321,8 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
             run = local_engine.Run(search.plan(choice, budget)[0], servers, source)
             weights = local_engine.train(GRAPH, run).released.mean(axis=0)
             right.append(np.mean((x[own[10_000:]] @ weights[0] > 0) == y[own[10_000:]]))
-    assert np.mean(told) == pytest.approx(np.mean(right), abs=0.04)
-    assert np.mean(told) < 0.72
+    assert np.mean(result) == pytest.approx(np.mean(right), abs=0.04)
+    assert np.mean(result) < 0.72
 
 
 def test_sizes_refuse_answers_that_no_study_lays_out_so():

@@ -296,10 +296,10 @@ def test_the_same_question_has_the_same_answer_and_steps_are_told() -> None:
 def test_a_proposal_is_plain_json(method: str) -> None:
     sizes = replace(SIZES, width=4)
     found = propose(Budget(features_epsilon=1, labels_epsilon=inf), sizes, GRAPH, method=method)
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["budget"][1]["allowed"] == "inf" and told["method"] == method
-    assert TrainingPlan.from_dict(told["plan"]) == found.plan
-    assert told["candidates"][method]["accuracy"]["middle"] == found.forecast.accuracy.middle
+    summary = json.loads(json.dumps(found.to_dict()))
+    assert summary["budget"][1]["allowed"] == "inf" and summary["method"] == method
+    assert TrainingPlan.from_dict(summary["plan"]) == found.plan
+    assert summary["candidates"][method]["accuracy"]["middle"] == found.forecast.accuracy.middle
 
 
 def planted(m: int) -> tuple[np.ndarray, np.ndarray]:

@@ -59,11 +59,11 @@ def test_strict_labels_beside_loose_features_are_protected_as_much_as_they_ask()
 
 def test_more_budget_never_predicts_worse() -> None:
     found = search(replace(SIZES, width=6))
-    told = [
+    result = [
         found.best(Budget(features_epsilon=features, labels_epsilon=label)).agreement
         for features, label in ((0.2, 0.2), (0.2, 0.5), (1, 0.5), (1, 1), (8, 1), (inf, inf))
     ]
-    assert (np.diff(told) > -1e-4).all(), told  # noise is found to 0.3%
+    assert (np.diff(result) > -1e-4).all(), result  # noise is found to 0.3%
 
 
 def test_the_rule_is_near_the_best_decay_of_the_search() -> None:
@@ -106,7 +106,7 @@ def test_the_forecast_is_honest(name: str, made: dict) -> None:
     found = search(sizes, (x[3000:], y[3000:]), most_rounds=40)
     budget = Budget(features_epsilon=2, labels_epsilon=1)
     choice = found.best(budget)
-    told = float(np.mean(np.array(found.score(choice, 12))[..., 0]))
+    result = float(np.mean(np.array(found.score(choice, 12))[..., 0]))
     plan, _ = found.plan(choice, budget)
     measured = []
     for seed in range(8):
@@ -124,8 +124,8 @@ def test_the_forecast_is_honest(name: str, made: dict) -> None:
         )[0]
         plain = populations(sizes, (x[own], y[own]))[0].unprotected[0]
         measured.append(np.mean((x[test] @ w > 0) == (x[test] @ plain > 0)))
-    assert told == pytest.approx(np.mean(measured), abs=0.08), (name, told, np.mean(measured))
-    assert choice.agreement == pytest.approx(told, abs=0.06)
+    assert result == pytest.approx(np.mean(measured), abs=0.08), (name, result, np.mean(measured))
+    assert choice.agreement == pytest.approx(result, abs=0.06)
 
 
 def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
@@ -143,8 +143,8 @@ def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
 def test_sensitivities_are_those_of_every_plan_s_own_events() -> None:
     """To 1e-9: two plans tell those of all that differ in β and a."""
     found = search(replace(SIZES, records=(400, 30, 7, 90, 400, 12, 5000, 1, 2, 3)))
-    told = found._sensitivities(found.plans, found.sizes)
-    for plan, each in zip(found.plans, told, strict=True):
+    result = found._sensitivities(found.plans, found.sizes)
+    for plan, each in zip(found.plans, result, strict=True):
         for i in range(GRAPH.n):
             sent = plan.events(found.sizes.server_spec(i, GRAPH))[1]
             assert each[i] == pytest.approx(sent.record_sensitivity, rel=1e-9)

@@ -22,16 +22,16 @@ from pdml.planning.sizes import Sizes, ledger
 from pdml.planning.training_plan import TrainingPlan
 
 GRAPH = Graph.ring(5)
-PLACE = ServerSpec(server=0, n_servers=5, degree=2, records=300, epsilons=(1.0,), width=8)
+SPEC = ServerSpec(server=0, n_servers=5, degree=2, records=300, epsilons=(1.0,), width=8)
 
 
-def checked(plan: TrainingPlan, budget: Budget, place: ServerSpec) -> None:
+def checked(plan: TrainingPlan, budget: Budget, spec: ServerSpec) -> None:
     sizes = Sizes(
-        records=(place.records,) * 5,
-        width=place.width,
-        epsilon=place.epsilon,
-        classes=place.classes,
-        norm_bound=place.norm_bound,
+        records=(spec.records,) * 5,
+        width=spec.width,
+        epsilon=spec.epsilon,
+        classes=spec.classes,
+        norm_bound=spec.norm_bound,
     )
     ledger(plan, sizes, GRAPH).check(budget)
 
@@ -65,39 +65,39 @@ def test_a_calibrated_plan_keeps_its_budget_and_two_per_cent_less_noise_does_not
         labels_delta=delta,
         colluding=colluding,
     )
-    place = replace(PLACE, epsilons=(epsilon,), classes=classes, norm_bound=bound)
-    plan = sums_search.calibrate(budget, place, share)
+    spec = replace(SPEC, epsilons=(epsilon,), classes=classes, norm_bound=bound)
+    plan = sums_search.calibrate(budget, spec, share)
     assert plan is not None and plan.colluding == colluding and plan.method == "sums"
-    checked(plan, budget, place)
+    checked(plan, budget, spec)
     less = replace(plan, label_noise=0.98 * plan.label_noise, square_noise=0.98 * plan.square_noise)
     with pytest.raises(BudgetExceeded):
-        checked(less, budget, place)
+        checked(less, budget, spec)
 
 
 def test_the_noise_depends_neither_on_the_records_nor_on_who_colludes() -> None:
     budget = Budget(features_epsilon=1.0, labels_epsilon=1.0)
     found = [
-        sums_search.calibrate(replace(budget, colluding=k), replace(PLACE, records=m), 0.5)
+        sums_search.calibrate(replace(budget, colluding=k), replace(SPEC, records=m), 0.5)
         for m in (10, 300, 100_000)
         for k in (None, 1, 4)
     ]
     for plan in found[1:]:
         assert plan.label_noise == pytest.approx(found[0].label_noise, rel=0.005)
         assert plan.square_noise == pytest.approx(found[0].square_noise, rel=0.005)
-    loud, quiet = (plan.noise_of_total(PLACE) for plan in found[:2])
+    loud, quiet = (plan.noise_of_total(SPEC) for plan in found[:2])
     assert loud.label == pytest.approx(2 * quiet.label, rel=0.005)  # h = 1 against h = 4
 
 
 def test_what_has_no_limit_has_no_noise() -> None:
-    free = sums_search.calibrate(Budget(labels_epsilon=0.3), PLACE, 0.5)
+    free = sums_search.calibrate(Budget(labels_epsilon=0.3), SPEC, 0.5)
     assert free.square_noise == 0 and free.label_noise > 0
-    nothing = sums_search.calibrate(Budget(), PLACE, 0.5)
+    nothing = sums_search.calibrate(Budget(), SPEC, 0.5)
     assert (nothing.label_noise, nothing.square_noise) == (0, 0)
 
 
 def test_no_gaussian_meets_a_delta_of_zero() -> None:
     none = Budget(features_epsilon=1.0, features_delta=0.0)
-    assert sums_search.calibrate(none, PLACE, 0.5) is None
+    assert sums_search.calibrate(none, SPEC, 0.5) is None
 
 
 @pytest.mark.parametrize("features", [0.25, 1.0, 8.0])

@@ -68,9 +68,9 @@ def test_ridge_is_the_strong_convexity_of_the_primal_problem():
 
 def test_default_tolerance_is_one_percent_of_what_a_record_can_do():
     kappa = 1 / math.tanh(0.5)
-    place = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0, 3.0), width=5)
-    assert TrainingPlan().tolerance_for(place) == pytest.approx(0.01 * (1 + kappa) / 4500)
-    assert TrainingPlan(tolerance=1e-7).tolerance_for(place) == 1e-7
+    spec = ServerSpec(server=0, n_servers=10, degree=2, records=4500, epsilons=(1.0, 3.0), width=5)
+    assert TrainingPlan().tolerance_for(spec) == pytest.approx(0.01 * (1 + kappa) / 4500)
+    assert TrainingPlan(tolerance=1e-7).tolerance_for(spec) == 1e-7
 
 
 def test_events_are_known_before_the_run():
@@ -83,8 +83,8 @@ def test_events_are_known_before_the_run():
         noise_decay=0.9,
         tolerance=1e-4,
     )
-    place = ServerSpec(server=0, n_servers=5, degree=2, records=100, epsilons=(1.0, 2.0), width=7)
-    first, *sent = plan.events(place)
+    spec = ServerSpec(server=0, n_servers=5, degree=2, records=100, epsilons=(1.0, 2.0), width=7)
+    first, *sent = plan.events(spec)
     kappa, ridge = 1 / math.tanh(0.5), 0.1 / 5 + 2 * 0.2 * 2
     assert isinstance(first, ObjectiveNoised)
     assert (first.stddev, first.size, first.n_servers) == (1.0, 7, 5)
@@ -98,8 +98,8 @@ def test_events_are_known_before_the_run():
 
 
 def test_square_loss_claims_nothing_for_features():
-    place = ServerSpec(server=0, n_servers=2, degree=1, records=10, epsilons=(1.0,), width=3)
-    *_, last = TrainingPlan(loss="square").events(place)
+    spec = ServerSpec(server=0, n_servers=2, degree=1, records=10, epsilons=(1.0,), width=3)
+    *_, last = TrainingPlan(loss="square").events(spec)
     assert isinstance(last, IterateReleased)
     assert last.record_sensitivity == math.inf
     assert last.label_sensitivity < math.inf

@@ -64,10 +64,10 @@ def test_where_people_chose_for_themselves_the_least_private_of_them_is_within_t
 def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
     x, y = people(records=80)
     hopeless = PDMLClassifier(n_servers=4, features_epsilon=0.1, random_state=1)
-    with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay") as told:
+    with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay") as result:
         hopeless.fit(x, y)
     assert not hopeless.proposal_.pays and spent(hopeless) <= 0.1
-    assert len(told) == 1 and str(told[0].message) == " ".join(hopeless.doubts_)
+    assert len(result) == 1 and str(result[0].message) == " ".join(hopeless.doubts_)
     named = [each for each in hopeless.proposal_.suggestions if each.is_clear_win]
     assert named and all(str(each) in hopeless.doubts_[0] for each in named)
 
@@ -166,8 +166,8 @@ def test_what_was_released_is_held_against_a_model_only_where_it_speaks_against_
 ) -> None:
     """Not wherever it leaves the question open: then nearly every model of few people is doubted,
     the good ones too."""
-    told = utility_warnings(None, Range(low=low, middle=middle, high=0.4))
-    assert len(told) == (how is not None) and (how is None or how in told[0])
+    result = utility_warnings(None, Range(low=low, middle=middle, high=0.4))
+    assert len(result) == (how is not None) and (how is None or how in result[0])
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_the_largest_class_is_not_feared_where_the_model_is_clearly_ahead_of_it(
     held = {"alone": bad, "majority": bad, "sums": bad - 0.1, beaten: good}
     said = replace(proposal, comparison=replace(proposal.comparison, scores=held), public=True)
     assert said.plan.method == "sums" and not said.pays and said.beaten == beaten
-    told = utility_warnings(said, Range(low=low, middle=0.2, high=0.4))
-    assert bool(told) == warned and (not warned or "not expected to pay" in told[0])
+    result = utility_warnings(said, Range(low=low, middle=0.2, high=0.4))
+    assert bool(result) == warned and (not warned or "not expected to pay" in result[0])
 
 
 def test_more_than_two_classes_are_judged_by_what_was_released_too():

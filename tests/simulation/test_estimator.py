@@ -282,10 +282,10 @@ def test_declared_classes_are_no_leak_and_may_be_absent():
     def fitted(classes, labels=y):
         return PDMLClassifier(5.0, n_servers=3, random_state=0, classes=classes).fit(x, labels)
 
-    found, told = fitted(None), fitted(["no", "yes"])
+    found, result = fitted(None), fitted(["no", "yes"])
     assert found.leaks_ == found.model_.provenance["leaks"] == [CLASSES_LEAK]
-    assert told.leaks_ == [] and list(told.classes_) == ["no", "yes"]
-    np.testing.assert_array_equal(told.coef_, found.coef_)
+    assert result.leaks_ == [] and list(result.classes_) == ["no", "yes"]
+    np.testing.assert_array_equal(result.coef_, found.coef_)
     turned = fitted(["yes", "no"])
     assert turned.model_.classes == ("yes", "no") and turned.score(x, y) > 0.9
     more = fitted(["no", "maybe", "yes"])

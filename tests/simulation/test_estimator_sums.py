@@ -94,7 +94,7 @@ def test_all_that_totals_tell_knows_the_constant():
     own = sums_release.exact(server, plan)
     row = sums_release.release_sums(own, server, plan, source_named("simulated", 5))
     known = replace(server.spec, constant=0.13)
-    told = [
+    summary = [
         (
             sums_fit.weights(2 * row, plan, place),
             sums_fit.expected(2 * row, plan, place),
@@ -103,7 +103,7 @@ def test_all_that_totals_tell_knows_the_constant():
         )
         for place in (server.spec, known)
     ]
-    for without, having in zip(*told, strict=True):
+    for without, having in zip(*summary, strict=True):
         assert np.any(without != having)
 
 
@@ -123,9 +123,9 @@ def test_what_it_says_of_itself(data, tmp_path):
     assert again.model_.coefficients.tolist() != fitted.model_.coefficients.tolist()
     np.testing.assert_array_equal(again.fit(x, y).model_.coefficients, fitted.coef_)
     one_total = TrainingPlan(method="sums", colluding=3)
-    told = PDMLClassifier(plan=one_total).fit(x, y).model_
-    assert told.provenance["sums"] == sums_fit.UNMASKED
-    assert {line["colluding"] for line in told.privacy["coalitions"]} == set(range(1, 10))
+    summary = PDMLClassifier(plan=one_total).fit(x, y).model_
+    assert summary.provenance["sums"] == sums_fit.UNMASKED
+    assert {line["colluding"] for line in summary.privacy["coalitions"]} == set(range(1, 10))
 
 
 def test_each_person_has_a_line_of_their_own(data):
@@ -157,11 +157,13 @@ def test_three_classes_are_learnt_from_randomised_labels(tmp_path):
     y = rng.integers(0, 3, 6000)
     x = np.eye(3)[y] + 0.4 * rng.normal(size=(6000, 3))
     fitted = PDMLClassifier(plan=PLAN, randomness="secure").fit(x[:4000], y[:4000])
-    right, told = fitted.score(x[4000:], y[4000:]), fitted.model_.expected
-    assert right > 0.9 and told.accuracy.low < right < told.accuracy.high and told.auc is None
+    right, summary = fitted.score(x[4000:], y[4000:]), fitted.model_.expected
+    assert (
+        right > 0.9 and summary.accuracy.low < right < summary.accuracy.high and summary.auc is None
+    )
     assert fitted.result_.gain.low > 0.3 and fitted.doubts_ == []
     fitted.model_.save(tmp_path / "model.json")
-    assert load_model(tmp_path / "model.json").expected == told
+    assert load_model(tmp_path / "model.json").expected == summary
 
 
 def test_of_very_many_classes_nothing_is_told():

@@ -302,8 +302,8 @@ def test_from_data_writes_nobodys_income(tmp_path: Path) -> None:
     columns = people().columns | {"income": np.append(incomes[:299], 435839765.73)}
     trained = train_table(Table(columns=columns), "ill", from_data=True, plan=PLAN, random_state=1)
     trained.model.save(tmp_path / "model.json")
-    told = json.loads((tmp_path / "model.json").read_text())["encoder"]["attributes"]
-    (income,) = (one for one in told if one["name"] == "income")
+    facts = json.loads((tmp_path / "model.json").read_text())["encoder"]["attributes"]
+    (income,) = (one for one in facts if one["name"] == "income")
     assert income["range"] == [0.0, 440000000.0]
     published = {*income["range"], income["typical"], income["spread"]}
     assert not published & {*columns["income"].tolist(), float(np.median(columns["income"]))}

@@ -225,7 +225,7 @@ def all_randomised(*epsilons: float, **changes) -> Study:
 
 @pytest.mark.parametrize("plan", [PLAN, None])
 @pytest.mark.parametrize(
-    ("budget", "told"),
+    ("budget", "result"),
     [
         (Budget(features_epsilon=1.0), "; limit features to clearly less than 0.9"),
         (Budget(features_epsilon=0.9), "; limit features to clearly less than 0.9"),
@@ -234,12 +234,12 @@ def all_randomised(*epsilons: float, **changes) -> Study:
     ],
 )
 def test_features_whose_answers_are_all_randomised_need_a_limit_below_their_coins(
-    plan, budget, told
+    plan, budget, result
 ):
     """0.4 of the label and 0.5 of the answer make 0.9: whoever chose these is never beyond 1."""
     study = all_randomised(0.5, 2.0, plan=plan, budget=budget)
     ((path, sentence),) = trainable.budget_mistakes(study)
-    assert told in sentence and path[0] == "budget"
+    assert result in sentence and path[0] == "budget"
     better = replace(study, budget=Budget(features_epsilon=0.5))
     assert trainable.budget_mistakes(better) == []
 

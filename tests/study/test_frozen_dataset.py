@@ -129,17 +129,17 @@ def test_without_verification_sizes_still_count_and_contents_do_not(tmp_path: Pa
 
 def reseal(folder: Path, **changes: Any) -> None:
     """A manifest that is consistent, whatever it says."""
-    told = json.loads((folder / "manifest.json").read_bytes())
-    told.pop("digest")
-    told["files"] = {
+    summary = json.loads((folder / "manifest.json").read_bytes())
+    summary.pop("digest")
+    summary["files"] = {
         f"{n}.npy": hashlib.sha256((folder / f"{n}.npy").read_bytes()).hexdigest()
         for n in ("features", "labels", "epsilons")
     }
-    (folder / "manifest.json").write_bytes(Manifest(**{**told, **changes}).to_bytes())
+    (folder / "manifest.json").write_bytes(Manifest(**{**summary, **changes}).to_bytes())
 
 
 @pytest.mark.parametrize(
-    "name, value, told",
+    "name, value, summary",
     [
         ("features", np.float32(1.5), "row 3 of .* has features"),
         ("features", np.float32(np.nan), "row 3 of .* has features"),
@@ -150,7 +150,7 @@ def reseal(folder: Path, **changes: Any) -> None:
     ],
 )
 def test_rows_that_no_report_may_have_are_refused_even_under_a_good_hash(
-    tmp_path: Path, name: str, value: Any, told: str
+    tmp_path: Path, name: str, value: Any, summary: str
 ) -> None:
     folder = tmp_path / "data"
     write(folder, rows(5))
@@ -158,7 +158,7 @@ def test_rows_that_no_report_may_have_are_refused_even_under_a_good_hash(
     column[2] = value
     column.flush()
     reseal(folder)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=summary):
         open_frozen(folder)
 
 
@@ -292,7 +292,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, summary",
     [
         (lambda x, y, e: (x.astype(float), y, e), "float32"),
         (lambda x, y, e: (x[:, :3], y, e), r"must be \(k, 4\) features"),
@@ -304,12 +304,14 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         (lambda x, y, e: (x, y, e * 0), "row 6 of the new rows has epsilons"),
     ],
 )
-def test_rows_are_checked_before_they_are_written(tmp_path: Path, change: Any, told: str) -> None:
+def test_rows_are_checked_before_they_are_written(
+    tmp_path: Path, change: Any, summary: str
+) -> None:
     with FrozenWriter(
         tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a"
     ) as writer:
         writer.append(*rows(5))
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=summary):
             writer.append(*change(*rows(5)))
         assert writer.finish(frozen_at=HOUR).records == 5
     assert len(open_frozen(tmp_path / "data")) == 5

@@ -42,15 +42,15 @@ def mistakes(path: str, text: str) -> list[str]:
 @pytest.mark.parametrize("text", INVISIBLE)
 def test_nobody_agrees_to_what_cannot_be_seen(path: str, text: str) -> None:
     assert not is_visible(text)
-    (told,) = mistakes(path, text)
-    assert told.startswith(f"{path} must ")
+    (output,) = mistakes(path, text)
+    assert output.startswith(f"{path} must ")
 
 
 @pytest.mark.parametrize("path", PROSE)
 @pytest.mark.parametrize("letter", HIDING)
 def test_no_letter_hides_among_others(path: str, letter: str) -> None:
-    (told,) = mistakes(path, f"I agree{letter} not")
-    assert told.startswith(f"{path} must be free of control characters")
+    (output,) = mistakes(path, f"I agree{letter} not")
+    assert output.startswith(f"{path} must be free of control characters")
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_classes_and_levels_that_people_cannot_tell_apart_are_refused(
     for first, second in (pair, pair[::-1]):
         f = ValidationErrors()
         f.texts(("label", "classes"), ["other", first, second], least=2, most=9)
-        ((path, told),) = f.mistakes
+        ((path, output),) = f.mistakes
         assert path == ("label", "classes", 2)
-        assert "label.classes[3] must look different from the others, got" in told
-        assert told.endswith("; change one of the two")
+        assert "label.classes[3] must look different from the others, got" in output
+        assert output.endswith("; change one of the two")
 
 
 @pytest.mark.parametrize("pair", APART + UNCAUGHT)
@@ -139,7 +139,7 @@ def test_texts_that_differ_may_stand_side_by_side(pair: tuple[str, str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "output"),
     [
         ('["no", "yes"]', '["yes", "уes"]', "label.classes[2] must look different"),
         (
@@ -150,11 +150,11 @@ def test_texts_that_differ_may_stand_side_by_side(pair: tuple[str, str]) -> None
         ('name = "sex"', 'name = "аge"', "attributes[2].name must look different"),
     ],
 )
-def test_a_study_says_so_with_its_line(old: str, new: str, told: str) -> None:
+def test_a_study_says_so_with_its_line(old: str, new: str, output: str) -> None:
     assert old in TEXT
     with pytest.raises(StudyError) as refused:
         Study.from_text(TEXT.replace(old, new))
-    assert any(told in sentence for _, sentence in refused.value.mistakes)
+    assert any(output in sentence for _, sentence in refused.value.mistakes)
 
 
 def test_words_of_one_alphabet_are_never_mixed_up() -> None:

@@ -63,7 +63,7 @@ def test_the_hash_sees_whatever_people_are_told(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "output"),
     [
         ('contact = "study@hospital.example"\n', "", "organiser.contact is missing"),
         ('"City Hospital"', '""', "organiser.name must be text"),
@@ -77,9 +77,9 @@ def test_the_hash_sees_whatever_people_are_told(old: str, new: str) -> None:
         ("[consent]", "[[consent]]", "consent must be a table"),
     ],
 )
-def test_mistakes_are_told_with_their_place(old: str, new: str, told: str) -> None:
+def test_mistakes_are_told_with_their_place(old: str, new: str, output: str) -> None:
     assert old in TOLD
-    with pytest.raises(StudyError, match=told.replace(".", r"\.")):
+    with pytest.raises(StudyError, match=output.replace(".", r"\.")):
         Study.from_text(TEXT + TOLD.replace(old, new, 1))
 
 
@@ -102,9 +102,9 @@ def test_nobody_is_asked_after_the_end_but_the_study_stays_readable(tmp_path: Pa
     participant_notice.check(ASKING, end - timedelta(seconds=1))
     participant_notice.check(ASKING)  # for whoever verifies or exports
     after = examine(file, now=end)
-    ((line, told),) = after.mistakes
+    ((line, output),) = after.mistakes
     assert file.read_text().splitlines()[line - 1].startswith("retention = 2036")
-    assert "is erased at 2036-01-01 00:00 UTC (notice.retention), which has passed" in told
+    assert "is erased at 2036-01-01 00:00 UTC (notice.retention), which has passed" in output
     assert after.study == ASKING and examine(file, now=end, test=True).mistakes == ()
     with pytest.raises(MissingNotice, match="which has passed: nobody may be asked"):
         participant_notice.check(ASKING, end)
@@ -113,16 +113,16 @@ def test_nobody_is_asked_after_the_end_but_the_study_stays_readable(tmp_path: Pa
 def test_the_machine_s_clock_is_asked(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(TEXT.replace("2026", "2020") + TOLD.replace("2036-01", "2021-01"))
-    ((_, told),) = examine(file).mistakes
-    assert "which has passed" in told
+    ((_, output),) = examine(file).mistakes
+    assert "which has passed" in output
 
 
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(TEXT)
-    ((line, told),) = examine(file).mistakes
-    assert line == 1 and "has no [organiser], [notice], [consent], and people" in told
-    assert participant_notice.mistakes(STUDY) == [((), told)]
+    ((line, output),) = examine(file).mistakes
+    assert line == 1 and "has no [organiser], [notice], [consent], and people" in output
+    assert participant_notice.mistakes(STUDY) == [((), output)]
     assert examine(file, test=True).mistakes == ()
     file.write_text(TEXT + TOLD)
     assert examine(file).mistakes == ()
@@ -134,5 +134,5 @@ def test_a_category_with_one_level_is_warned_of(tmp_path: Path) -> None:
     for attribute, said in ((one, True), (replace(one, missing="level"), False)):
         encoder = Encoder(attributes=(Number(name="age", low=18, high=100), attribute))
         file.write_text(render(replace(ASKING, encoder=encoder, wording={})))
-        told = [text for _, text in examine(file).warnings]
-        assert any("“country” has one level: everybody" in text for text in told) == said
+        output = [text for _, text in examine(file).warnings]
+        assert any("“country” has one level: everybody" in text for text in output) == said

@@ -46,7 +46,7 @@ def test_a_study_with_sensitive_attributes_reads_back():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "summary"),
     [
         ({"epsilon": {"menu": [0.5], "default": 1.0}}, "on the menu"),
         ({"epsilon": {"menu": [5.0], "default": 5.0}}, "accept_weak"),
@@ -58,11 +58,11 @@ def test_a_study_with_sensitive_attributes_reads_back():
         ({"missing": "typical"}, "level"),
     ],
 )
-def test_what_is_wrong_with_one_is_told(changed, told):
+def test_what_is_wrong_with_one_is_told(changed, summary):
     document = SENSITIVE.to_dict()
     income = document["attributes"][2] | changed
     document["attributes"][2] = {key: value for key, value in income.items() if value is not None}
-    with pytest.raises(StudyError, match=told):
+    with pytest.raises(StudyError, match=summary):
         Study.from_document(document)
 
 
@@ -80,9 +80,9 @@ def test_a_report_tells_levels_and_epsilons_and_nothing_else(drawn, age):
     features = SENSITIVE.encode({"age": age}, drawn)
     assert device_encoding.read_draws(ENCODER, features) == drawn
     assert np.linalg.norm(features.astype(float)) <= 1
-    told = SENSITIVE.decode(features)
-    assert told["status"] == STATUS.levels[drawn[0][0]]
-    assert told["income"] == INCOME.choices[drawn[1][0]]
+    summary = SENSITIVE.decode(features)
+    assert summary["status"] == STATUS.levels[drawn[0][0]]
+    assert summary["income"] == INCOME.choices[drawn[1][0]]
     truth = {"age": age, "status": "widowed", "income": 3.0}
     np.testing.assert_array_equal(features, SENSITIVE.encode(truth, drawn))
 
@@ -105,8 +105,8 @@ def test_a_service_takes_codes_of_the_menu_and_no_others(drawn, data):
     refused = rules.read([report_of(spoilt)], 0.0)[0]
     assert isinstance(refused, Refusal) and refused.code == "bad_features"
     plain = ENCODER.encode_rows([np.array([1]), np.array([40.0]), np.array([3.0])])[0][0]
-    told = rules.read([report_of(plain.astype(np.float32))], 0.0)[0]
-    assert isinstance(told, Refusal)  # a true answer, not a code
+    summary = rules.read([report_of(plain.astype(np.float32))], 0.0)[0]
+    assert isinstance(summary, Refusal)  # a true answer, not a code
 
 
 def report_of(features):
@@ -122,25 +122,25 @@ def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
     assert len(seen) == 1  # whatever is said later
     kept = next(path for path in tmp_path.iterdir())
     memo = json.loads(kept.read_text())
-    told = preview(SENSITIVE, data)
+    summary = preview(SENSITIVE, data)
     assert tuple(map(tuple, memo["answers"])) == device_encoding.read_draws(
-        ENCODER, features_of(told.report)
+        ENCODER, features_of(summary.report)
     )
     beside = {"version", "code"}  # nothing of what was answered
     assert set(memo) - beside == {"study", "id", "epsilon", "label", "answers"}
-    assert told.answer_epsilons == {"status": 1.0, "income": 1.0}
+    assert summary.answer_epsilons == {"status": 1.0, "income": 1.0}
 
 
 def test_each_answer_has_a_coin_of_its_own(tmp_path):
     """Chances of the device's own draws, 1,500 devices, within 6 deviations (a false alarm in
     fewer than one of 10⁷ runs): ε of each answer, and no dependence between them.
     """
-    told = []
+    summary = []
     for k in range(1_500):
         asked_for = asked.to_draw(SENSITIVE, ANSWERS, {"status": 2_000_000, "income": 500_000})
         memo = Memory(tmp_path).draw_once("0" * 64, str(k), 1, 1_000_000, 2, asked_for)
-        told.append([memo.label, *(level for level, _ in memo.answers)])
-    found = np.array(told)
+        summary.append([memo.label, *(level for level, _ in memo.answers)])
+    found = np.array(summary)
     truth = np.array([1, 1, 2])
     kept = np.array([1 / (1 + (n - 1) * np.exp(-e)) for e, n in ((1, 2), (2, 3), (0.5, 5))])
     right = found == truth
@@ -153,10 +153,10 @@ def test_each_answer_has_a_coin_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("epsilons", "told"), [({"age": 1.0}, "sensitive questions"), ({"status": 3.0}, "menu")]
+    ("epsilons", "summary"), [({"age": 1.0}, "sensitive questions"), ({"status": 3.0}, "menu")]
 )
-def test_an_epsilon_that_is_not_on_the_menu_is_refused(epsilons, told):
-    with pytest.raises(InvalidInput, match=told):
+def test_an_epsilon_that_is_not_on_the_menu_is_refused(epsilons, summary):
+    with pytest.raises(InvalidInput, match=summary):
         asked.on_menus(SENSITIVE, epsilons)
 
 
@@ -180,25 +180,25 @@ def people(m, rng):
 
 def test_the_ledger_has_rows_for_each_answer_and_each_adversary():
     plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
-    place = SENSITIVE.terms.server_spec(0, records=500, epsilons=(1.0,))
-    ledger = plan_ledger(plan, place)
+    spec = SENSITIVE.terms.server_spec(0, records=500, epsilons=(1.0,))
+    ledger = plan_ledger(plan, spec)
     own = {line.data: line.epsilon for line in ledger.rows() if line.adversary == "own server"}
     assert own["answer: status"] == own["answer: income"] == 2.0  # the largest of the menu
     assert own["label and randomised answers"] == 5.0 and own["features"] == np.inf
     others = {line.data: line.epsilon for line in ledger.rows() if line.adversary[:5] == "other"}
     assert 0 < others["answer: status"] < others["features"]
     assert others["answer: status"] < others["label and randomised answers"]
-    quiet = plan_ledger(replace(plan, label_noise=1.5, square_noise=2.0), place)  # half the noise
+    quiet = plan_ledger(replace(plan, label_noise=1.5, square_noise=2.0), spec)  # half the noise
     assert quiet.row("answer: status", "other servers").epsilon > others["answer: status"]
     every = plan_ledger(plan, ALL.terms.server_spec(0, records=500, epsilons=(1.0,)))
     assert every.row("features", "own server").epsilon == 5.0  # the label's is one of them
     assert every.row("features", "other servers").epsilon <= others["features"]
 
 
-def plan_ledger(plan, place):
+def plan_ledger(plan, spec):
     from pdml.accounting import Ledger
 
-    return Ledger(((place.flip(), *plan.events(place)),))
+    return Ledger(((spec.flip(), *plan.events(spec)),))
 
 
 def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
@@ -223,11 +223,13 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     assert "answer: status" in lines
     page = prediction_page(trained.model, study).decode()  # the file names its study
     assert study.question in page and "expected to be right for" in page
-    told = trained.person_rows()  # everybody's ε is the suggested one, not the menu's largest
-    assert len(told) == 6_000 and set(told.answers["answer: status"].receiving_server) == {1.0}
-    assert set(told.answers["label and randomised answers"].receiving_server) == {4.0}
+    summary = trained.person_rows()  # everybody's ε is the suggested one, not the menu's largest
+    assert len(summary) == 6_000 and set(summary.answers["answer: status"].receiving_server) == {
+        1.0
+    }
+    assert set(summary.answers["label and randomised answers"].receiving_server) == {4.0}
     worst = trained.ledger.row("answer: income", "other servers").epsilon
-    assert (told.answers["answer: income"].other_servers < worst).all()
+    assert (summary.answers["answer: income"].other_servers < worst).all()
 
 
 def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
@@ -238,7 +240,7 @@ def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
     study = replace(SENSITIVE, min_records=50, budget=Budget(features_epsilon=20.0))
     plan = TrainingPlan(method="sums", label_noise=1.0, square_noise=1.0)
     y = np.arange(60) % 2
-    told = []
+    summary = []
     for name, last in (("smallest", 500_000), ("one largest", 2_000_000)):
         data = {}
         for server in study.servers:
@@ -247,10 +249,10 @@ def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
             folder = tmp_path / f"{name} {server.name}"
             data[server.name] = frozen(folder, study, server.name, np.array(rows), y)
         trained = train_study(study, data, plan=plan, random_state=0)
-        told.append((trained.model.privacy, trained.ledger, trained.model.plan))
+        summary.append((trained.model.privacy, trained.ledger, trained.model.plan))
         own = trained.person_rows().answers["answer: status"].receiving_server
         assert set(own) == {0.5, last / 1e6}  # which stay where the data are
-    assert told[0] == told[1]
+    assert summary[0] == summary[1]
     assert trained.ledger.row("answer: status", "own server").epsilon == 2.0
 
 

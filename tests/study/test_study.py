@@ -340,7 +340,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, result",
     [
         ("[study]\nid = \n", r"line 2: this is not TOML: invalid value \(column 6\)"),
         ("[study]\nid = 'a'\nid = 'b'\n", "line 3: this is not TOML"),
@@ -349,8 +349,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("x = " + "9" * 5000, "nobody can read"),
     ],
 )
-def test_text_that_is_not_toml(text: str, told: str) -> None:
-    with pytest.raises(StudyError, match=told):
+def test_text_that_is_not_toml(text: str, result: str) -> None:
+    with pytest.raises(StudyError, match=result):
         Study.from_text(text)
 
 

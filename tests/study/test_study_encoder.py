@@ -64,14 +64,14 @@ def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
     plain = Number(name="age", low=18, high=102)
     assert plain.scale == (60, 14) and plain.visible_range == (18, 102)
     assert AGE.visible_range == (18, 90)
-    told = replace(plain, typical=60, spread=14)
+    result = replace(plain, typical=60, spread=14)
     tables = people((20, ""), (99, ""))
-    encoders = [Encoder(attributes=(one,)) for one in (plain, told)]
+    encoders = [Encoder(attributes=(one,)) for one in (plain, result)]
     np.testing.assert_array_equal(*(each.encode(tables) for each in encoders))
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, result",
     [
         ({"typical": 45, "spread": None}, "must be declared together, got typical alone"),
         ({"typical": 17, "spread": 5}, r"typical of 'age' must lie in its range \[18, 100\], got"),
@@ -80,8 +80,8 @@ def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
         ({"missing": "level"}, "missing of 'age' must be 'typical', .*: it is a number"),
     ],
 )
-def test_numbers_that_say_nothing(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_numbers_that_say_nothing(change: dict[str, Any], result: str) -> None:
+    with pytest.raises(InvalidInput, match=result):
         replace(AGE, **change)
 
 
@@ -158,7 +158,7 @@ def test_the_version_leaves_no_trace_and_another_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "old, new, line, told",
+    "old, new, line, result",
     [
         ("typical = 45", "typical = 17", "typical", r"lie in the range \[18, 100\], got 17"),
         ("spread = 15", "spread = 83", "spread", r"the width of the range \(82\), got 83"),
@@ -179,10 +179,10 @@ def test_the_version_leaves_no_trace_and_another_is_refused() -> None:
         ('"squares"', '"squares"\ncolour = 1', "colour", "is unknown"),
     ],
 )
-def test_mistakes_are_told_with_their_line(old: str, new: str, line: str, told: str) -> None:
+def test_mistakes_are_told_with_their_line(old: str, new: str, line: str, result: str) -> None:
     assert old in SCALED
     text = SCALED.replace(old, new, 1)
-    with pytest.raises(StudyError, match=told) as refused:
+    with pytest.raises(StudyError, match=result) as refused:
         Study.from_text(text)
     number = next(n for n, sentence in refused.value.mistakes if line in text.split("\n")[n - 1])
     assert number > 1

@@ -319,17 +319,17 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    "old, new, line, told",
+    "old, new, line, output",
     WRONG,
     ids=[f"{row[3].split(' ')[0]}-{i}" for i, row in enumerate(WRONG)],
 )
-def test_one_mistake_is_told_with_its_line(old: str, new: str, line: int, told: str) -> None:
+def test_one_mistake_is_told_with_its_line(old: str, new: str, line: int, output: str) -> None:
     assert TEXT.count(old) >= 1
     found = mistakes(TEXT.replace(old, new, 1))
-    assert [at for at, text in found if text.startswith(told)] == [line]
+    assert [at for at, text in found if text.startswith(output)] == [line]
     # A server's name is referred to, and a key of the other kind of attribute leaves its own
     # missing; nothing else doubles.
-    assert len(found) == 1 or told.startswith(
+    assert len(found) == 1 or output.startswith(
         ("servers[2].name", "attributes[1].levels is unknown")
     )
 
@@ -354,8 +354,8 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_lines() -> None:
         text = text.replace(old, new, 1)
     found = mistakes(text)
     assert [line for line, _ in found] == sorted(line for line, _ in found)
-    for _, _, line, told in chosen.values():
-        assert any(at == line and said.startswith(told) for at, said in found)
+    for _, _, line, output in chosen.values():
+        assert any(at == line and said.startswith(output) for at, said in found)
     assert len(found) == len(chosen)
 
 
@@ -374,9 +374,9 @@ def test_servers_that_are_cut_off_are_named() -> None:
         + servers
         + '[topology]\nedges = [["s0", "s3"], ["s1", "s2"]]\n'
     )
-    ((_, told),) = mistakes(text)
+    ((_, output),) = mistakes(text)
     assert (
-        told == "topology.edges must connect all servers, but 's1', 's2', 's4' cannot be "
+        output == "topology.edges must connect all servers, but 's1', 's2', 's4' cannot be "
         "reached from 's0'"
     )
 
@@ -386,7 +386,7 @@ def test_one_server_is_refused() -> None:
         TEXT.split("[[servers]]")[0]
         + '[[servers]]\nname = "a"\nurl = "https://a.example"\n[topology]\nkind = "ring"\n'
     )
-    assert [told for _, told in mistakes(text)] == [
+    assert [output for _, output in mistakes(text)] == [
         "servers must be 2 to 1,000 tables, got 1: one server alone has nobody to hide from"
     ]
 
@@ -398,14 +398,14 @@ def test_too_many_features_and_features_of_one_name_are_refused() -> None:
     )
     head, tail = TEXT.split("[[attributes]]", 1)[0], "[[servers]]" + TEXT.split("[[servers]]", 1)[1]
     assert any(
-        "at most 10,000 features together, got 10,990" in told
-        for _, told in mistakes(head + many + tail)
+        "at most 10,000 features together, got 10,990" in output
+        for _, output in mistakes(head + many + tail)
     )
     twins = (
         '[[attributes]]\nname = "a"\nkind = "category"\nlevels = '
         '["b=c"]\n[[attributes]]\nname = "a=b"\nkind = "category"\nlevels = ["c"]\n'
     )
-    assert any("'a=b=c' twice" in told for _, told in mistakes(head + twins + tail))
+    assert any("'a=b=c' twice" in output for _, output in mistakes(head + twins + tail))
 
 
 def test_a_thousand_mistakes_are_found_quickly_and_the_sentence_stays_short() -> None:
@@ -428,12 +428,12 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "line", "told"), PLANS, ids=[new for _, new, *_ in PLANS])
-def test_a_setting_outside_the_plan_s_domain_is_told_with_its_line(old, new, line, told) -> None:
+@pytest.mark.parametrize(("old", "new", "line", "output"), PLANS, ids=[new for _, new, *_ in PLANS])
+def test_a_setting_outside_the_plan_s_domain_is_told_with_its_line(old, new, line, output) -> None:
     with pytest.raises(StudyError) as caught:
         Study.from_text(TEXT.replace(old, new))
     ((found, sentence),) = caught.value.mistakes
-    assert (found, told in sentence) == (line, True), sentence
+    assert (found, output in sentence) == (line, True), sentence
 
 
 def test_every_setting_s_mistake_is_told() -> None:

@@ -50,16 +50,16 @@ def test_a_plan_is_refused_only_if_no_number_of_records_would_do(plan, features,
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "result"),
     [
         ({"noise_scale": 0.0}, "breaks its budget with any number of records at carol"),
         ({"noise_scale": (1.0, 0.0, 1.0)}, "breaks its budget with any number of records at bob"),
         ({"loss": "square"}, "no bound at all on the features"),
     ],
 )
-def test_plans_that_nobody_could_follow(plan, told):
+def test_plans_that_nobody_could_follow(plan, result):
     ((path, sentence),) = trainable.mistakes(replace(LIMITED, plan=TrainingPlan(**plan)))
-    assert path == ("plan",) and told in sentence
+    assert path == ("plan",) and result in sentence
     with pytest.raises(UntrainableStudy, match="the study hiv-2026 has a plan"):
         trainable.check(replace(LIMITED, plan=TrainingPlan(**plan)))
 

@@ -38,10 +38,10 @@ def test_without_noise_a_release_is_the_sums(classes):
     own = sums_release.exact(server, plan)
     units = sums_release.release_sums(own, server, plan, source_named("secure"))
     assert units.shape == (sums_release.length(server.spec.codes, WIDTH),)
-    told = sums_release.totals(units, server.spec.codes, WIDTH)
-    np.testing.assert_allclose(told.label_sum, own.label_sum, atol=integer_gaussian.UNIT)
-    np.testing.assert_allclose(told.square_sum, own.square_sum, atol=integer_gaussian.UNIT)
-    assert told.size == pytest.approx(own.size, abs=integer_gaussian.UNIT)
+    result = sums_release.totals(units, server.spec.codes, WIDTH)
+    np.testing.assert_allclose(result.label_sum, own.label_sum, atol=integer_gaussian.UNIT)
+    np.testing.assert_allclose(result.square_sum, own.square_sum, atol=integer_gaussian.UNIT)
+    assert result.size == pytest.approx(own.size, abs=integer_gaussian.UNIT)
 
 
 def deviations(plan, source, factor=1.0):
@@ -86,13 +86,13 @@ def noises(members, plan, source):
     off = []
     for server, row in zip(members, found, strict=True):
         own = sums_release.exact(server, plan)
-        told = sums_release.totals(row, server.spec.codes, WIDTH)
+        result = sums_release.totals(row, server.spec.codes, WIDTH)
         upper = np.triu_indices(WIDTH)
         (event,) = plan.events(server.spec)
         scale = np.where(upper[0] == upper[1], 1.0, sqrt(0.5)) * event.square_stddev
-        square = (told.square_sum - own.square_sum)[upper] / scale
+        square = (result.square_sum - own.square_sum)[upper] / scale
         off.append(
-            np.concatenate([(told.label_sum - own.label_sum)[0] / event.label_stddev, square])
+            np.concatenate([(result.label_sum - own.label_sum)[0] / event.label_stddev, square])
         )
     return np.array(off)
 

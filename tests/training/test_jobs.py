@@ -8,12 +8,12 @@ from pdml.training.processes import run_parallel
 
 @pytest.mark.parametrize("jobs", [0, 1, 2])
 def test_progress_is_told_and_order_is_kept(jobs):
-    told = []
+    result = []
     found = run_parallel(
-        divmod, [(k, 3) for k in range(8)], jobs, lambda done, of: told.append((done, of))
+        divmod, [(k, 3) for k in range(8)], jobs, lambda done, of: result.append((done, of))
     )
     assert found == [divmod(k, 3) for k in range(8)]
-    assert told[0] == (0, 8) and told[-1] == (8, 8) and told == sorted(told)
+    assert result[0] == (0, 8) and result[-1] == (8, 8) and result == sorted(result)
 
 
 def _refuse(k):

@@ -24,9 +24,9 @@ _TRUTH = "The true answer. Better left out: it is asked, and no shell remembers 
 _MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
 _AGREE = "You have read the study's notice, and agree to what it asks."
 _LANGUAGE = "The study's texts in this language, if it has it.  [default: its own]"
-_PERSON_OPTIONS = ("answers", "answer", "epsilon_of", "label", "token", "record", "agree")
-_PERSON_OPTIONS += ("language", "receipt")
-_TABLE_OPTIONS = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
+_PERSON_OPTIONS = ["answers", "answer", "epsilon_of", "label", "token", "record", "agree"]
+_PERSON_OPTIONS += ["language", "receipt"]
+_TABLE_OPTIONS = ["label_column", "epsilon_column", "tokens", "outbox", "clamp"]
 _CA = "Trust this authority's certificates (PEM) instead of the system's."
 
 
