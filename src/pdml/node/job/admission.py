@@ -278,6 +278,9 @@ class Admission:
     def begin(self, begin: Begin, sender: str) -> Work | None:
         """All have accepted; None if it has begun before."""
         with self.lock:
+            stored = self._control_db.attempt(begin.attempt)
+            if stored is not None and (stored.state, stored.offerer) == (OfferState.DONE, sender):
+                return None  # done here before its offerer heard that it has begun
             work = self.current(begin.attempt)
             if work.offer.offerer != sender:
                 raise PeerError(f"{sender} wants to begin a job that it has not offered")
