@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from pdml import Encoding, PDMLClassifier
 from pdml.accounting import Budget
-from pdml.encoding import scaling, steps
+from pdml.encoding import row_steps, scaling
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels, rows
@@ -126,7 +126,7 @@ def people(rng, records, width, classes=2):
         y = scores.argmax(axis=1)
     words = {"columns": str(columns), "signal": str(signal), "declared": declared}
     if declared:
-        return steps.scale_and_clip(e, mass)[0], y, scaling.typical_constant(mass), words
+        return row_steps.scale_and_clip(e, mass)[0], y, scaling.typical_constant(mass), words
     return np.asarray(rows.clip(rows.append_bias(e), 1.0)[0]), y, 0.0, words
 
 

@@ -17,7 +17,14 @@ from pdml import Encoding, PDMLClassifier, TrainingPlan
 from pdml.encoding.device_encoding import encode
 from pdml.encoding.encoder import Category, Number
 from pdml.encoding.pipeline import Pipeline
-from pdml.encoding.steps import AppendConstant, ClipRows, ExpandMaps, Multiply, ReadColumns, Scale
+from pdml.encoding.row_steps import (
+    AppendConstant,
+    ClipRows,
+    ExpandMaps,
+    Multiply,
+    ReadColumns,
+    Scale,
+)
 from pdml.errors import DataError
 from pdml.model.export.javascript import device_pipeline
 from pdml.model.model import Model

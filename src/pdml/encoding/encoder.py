@@ -25,7 +25,7 @@ from pdml.encoding import attributes as declared
 from pdml.encoding import maps as mapped
 from pdml.encoding import scaling
 from pdml.encoding.attributes import Attribute, Category, Menu, Number
-from pdml.encoding.steps import (
+from pdml.encoding.row_steps import (
     Column,
     ExpandMaps,
     Expansion,

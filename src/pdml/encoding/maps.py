@@ -6,7 +6,7 @@ what it costs is width, and the planner counts that. No map looks at more than o
 anything that is not public.
 
 As in `encoding.scaling`, only IEEE operations in a fixed order, so that any language finds the
-same. What becomes of a whole row is `encoding.steps.Expansion`.
+same. What becomes of a whole row is `encoding.row_steps.Expansion`.
 """
 
 import hashlib

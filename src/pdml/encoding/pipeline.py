@@ -17,7 +17,7 @@ from pdml._types import Array, Matrix
 from pdml.encoding import scaling
 from pdml.encoding.attributes import Category
 from pdml.encoding.encoder import Encoder
-from pdml.encoding.steps import (
+from pdml.encoding.row_steps import (
     AppendConstant,
     ClipRows,
     ReadNumbers,

@@ -107,7 +107,7 @@ def row_factor(mass: float) -> float:
 
 
 def unscale(row: NDArray[Any], mass: float) -> Array:
-    """The entries behind a row with its constant: inverts `steps.scale_and_clip` up to rounding."""
+    """The entries behind a row with its constant: inverts `row_steps`, up to rounding."""
     return np.asarray(shares(row) * (CONSTANT / row_factor(mass)))
 
 

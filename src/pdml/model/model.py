@@ -21,7 +21,7 @@ from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import merge_rows, representative_coalition_sizes
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline
-from pdml.encoding.steps import Step
+from pdml.encoding.row_steps import Step
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, read_file, write_private
 from pdml.formats import Format, decode

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pdml.encoding.maps import Bins, Fourier, Inputs
-from pdml.encoding.steps import AppendCodes, AppendConstant, ClipRows, Multiply
+from pdml.encoding.row_steps import AppendCodes, AppendConstant, ClipRows, Multiply
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
 

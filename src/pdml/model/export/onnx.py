@@ -15,7 +15,7 @@ from pdml._types import Array
 from pdml._version import __version__
 from pdml.encoding import scaling
 from pdml.encoding.maps import Bins, Products, Squares
-from pdml.encoding.steps import (
+from pdml.encoding.row_steps import (
     AppendConstant,
     ClipRows,
     Column,

@@ -23,9 +23,9 @@ from sklearn.preprocessing import (
 )
 
 from pdml import extras
-from pdml.encoding import scaling, steps
+from pdml.encoding import row_steps, scaling
 from pdml.encoding.maps import Bins, FeatureMap, Fourier, Inputs, Products
-from pdml.encoding.steps import Column, Expansion
+from pdml.encoding.row_steps import Column, Expansion
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
 
@@ -46,28 +46,28 @@ def pipeline(model: Model) -> Pipeline:
     width, constant, bound = model.coefficients.shape[1], False, 0.0
     for step in model.translatable_steps():
         match step:
-            case steps.ReadColumns():
+            case row_steps.ReadColumns():
                 chain.append(("columns", _columns(step.columns)))
                 width = sum(column.width for column in step.columns)
-            case steps.ReadNumbers():
+            case row_steps.ReadNumbers():
                 width = step.width
                 chain.append(("numbers", _scaler(width, names=step.names)))
-            case steps.Scale():
+            case row_steps.Scale():
                 chain.append(("scale", _scaler(width, step.origin, step.unit)))
                 chain.append(("clip", _function(np.clip, a_min=step.low, a_max=step.high)))
-            case steps.ExpandMaps():
+            case row_steps.ExpandMaps():
                 check = _function(np.asarray_chkfinite)  # what a map drops would go unnoticed
                 chain.append(("finite", check))
                 chain.append(("maps", _maps(step.expansion).fit(np.zeros((1, width)))))
                 width = step.expansion.width
-            case steps.Multiply() if bound:
+            case row_steps.Multiply() if bound:
                 bound *= step.factor
-            case steps.Multiply():
+            case row_steps.Multiply():
                 chain.append(("factor", _scaler(width, unit=np.full(width, 1 / step.factor))))
-            case steps.AppendConstant():
+            case row_steps.AppendConstant():
                 chain += _constant(width, step.value)
                 constant = True
-            case steps.ClipRows():
+            case row_steps.ClipRows():
                 chain += _clip_rows(step.bound)
                 bound = step.bound
             case _:
