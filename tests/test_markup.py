@@ -7,7 +7,7 @@ from jinja2 import DictLoader, UndefinedError
 from markupsafe import Markup
 
 from pdml.formatting.markup import markdown_templates, plain_text, templates
-from pdml.statement.document import Blank, Exact, Items, Sheet, read_section
+from pdml.statement.document import Blank, Exact, Items, StatementTable, read_section
 
 
 def render(source, **context):
@@ -91,7 +91,7 @@ def test_no_value_changes_what_a_section_of_markdown_is_made_of(text):
     assert section.parts == (
         shown,
         Items((shown, f"and {shown} {shown}")),
-        Sheet(shown, (shown, shown), ((shown, "b"),)),
+        StatementTable(shown, (shown, shown), ((shown, "b"),)),
         Blank(shown),
         Exact((f"{shown}  x",)),
     )

@@ -25,7 +25,7 @@ from pdml.node.daemon import relay_server
 from pdml.node.protocol import equivocation
 from pdml.node.storage.journal import Journal
 from pdml.node.storage.node_dir import NodeDirectory
-from pdml.node.storage.sqlite_store import Store
+from pdml.node.storage.sqlite_store import SharedDatabase
 from pdml.tables import Table
 
 RING = "ab" * 16
@@ -326,5 +326,5 @@ def test_nothing_is_made_where_nothing_is(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_ours(tmp_path / "a", "the file")
     with pytest.raises(sqlite3.OperationalError):
-        Store(tmp_path / "a", read_only=True, timeout=1)
+        SharedDatabase(tmp_path / "a", read_only=True, timeout=1)
     assert not any(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from collecting import NOW, TRIAL, Clock, report
 from conversation import JSON, assert_problem, send, talk
 
 from pdml.collector.intake.report_rules import hash_token
-from pdml.collector.storage.records import State
+from pdml.collector.storage.records import CollectionState
 from pdml.errors import StorageUnavailable
 
 EARLY, LATE = (
@@ -29,16 +29,16 @@ def code(answer):
 
 
 @pytest.mark.parametrize("now", [NOW, EARLY, LATE])
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", CollectionState)
 def test_admission_is_what_a_report_would_meet(sqlite, state, now):
     """For every state, time, kind of token and kind of service; the report is sent after, so that
     nothing was used up."""
     used, *fresh = [secrets.token_hex(16) for _ in range(3)]
     sqlite.invite(map(hash_token, (used, *fresh)))
     talk(sqlite, lambda client: send(client, report(token=used)))
-    if state is State.CLOSED:
+    if state is CollectionState.CLOSED:
         sqlite.set_open(False)
-    if state is State.FROZEN:
+    if state is CollectionState.FROZEN:
         sqlite.freeze(1)
     clock = Clock()
     clock.time = now
@@ -58,7 +58,7 @@ def test_admission_is_what_a_report_would_meet(sqlite, state, now):
                 assert asked.headers["cache-control"] == "no-store"
             else:
                 assert_problem(asked, code(asked))
-    if state is State.OPEN and now == NOW:
+    if state is CollectionState.OPEN and now == NOW:
         assert seen == {"", "token_missing", "token_used", "token_unknown"}
 
 
@@ -67,13 +67,13 @@ def test_asking_changes_nothing_in_any_store(store):
     store.invite([hash_token(fresh)])
     before = store.totals()
     for _ in range(3):
-        assert store.invitation(hash_token(fresh)) == (State.OPEN, False)
-        assert store.invitation(hash_token(unknown)) == (State.OPEN, None)
-        assert store.invitation(b"") == (State.OPEN, None)
+        assert store.invitation(hash_token(fresh)) == (CollectionState.OPEN, False)
+        assert store.invitation(hash_token(unknown)) == (CollectionState.OPEN, None)
+        assert store.invitation(b"") == (CollectionState.OPEN, None)
     assert store.totals() == before
     answers = talk(store, lambda client: send(client, report(token=fresh)), require_tokens=True)
     assert answers.status_code == 201
-    assert store.invitation(hash_token(fresh)) == (State.OPEN, True)
+    assert store.invitation(hash_token(fresh)) == (CollectionState.OPEN, True)
 
 
 @pytest.mark.parametrize(

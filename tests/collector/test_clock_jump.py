@@ -9,7 +9,7 @@ from conversation import OPERATOR, assert_problem, send, talk
 
 from pdml.collector.collection import Collection
 from pdml.collector.intake.report_rules import collection_id
-from pdml.collector.storage.records import NoSuchReport, State
+from pdml.collector.storage.records import CollectionState, NoSuchReport
 from pdml.collector.storage.retention import WEEK, ClockJump, keep_retention
 from pdml.collector.storage.store import Machine
 from pdml.errors import StorageUnavailable
@@ -61,7 +61,7 @@ def test_a_jump_past_the_end_erases_nothing_however_often(used, late):
             keep_retention(AGREED, used, END + late)
         assert caught.value.over
     totals = used.totals()
-    assert (totals.state, totals.reports) == (State.OPEN, 1)
+    assert (totals.state, totals.reports) == (CollectionState.OPEN, 1)
     assert totals.latest_hour == (END - YEAR / 2) // HOUR
 
 
@@ -71,7 +71,7 @@ def test_a_week_to_the_hour_is_believed(used):
     assert not believed(used, END)
     used.set_latest_hour(latest)
     assert keep_retention(AGREED, used, END) == 1
-    assert used.totals().state is State.ERASED
+    assert used.totals().state is CollectionState.ERASED
 
 
 def test_a_pause_is_confirmed_only_where_the_end_is_near(used):
@@ -171,7 +171,7 @@ def test_a_confirmed_date_erases_what_is_due(opened):
     with opened(END + YEAR) as collection:
         collection.confirm_clock()
         assert collection.clock_jump is None
-        assert collection.status().totals.state is State.ERASED
+        assert collection.status().totals.state is CollectionState.ERASED
 
 
 def test_a_date_confirmed_before_the_end_erases_then(opened):
@@ -182,7 +182,7 @@ def test_a_date_confirmed_before_the_end_erases_then(opened):
         collection.confirm_clock()
         assert collection.status().totals.reports == 1
     with opened(END) as collection:
-        assert collection.status().totals.state is State.ERASED
+        assert collection.status().totals.state is CollectionState.ERASED
 
 
 def test_confirming_the_right_date_takes_a_wrong_one_back(opened):
@@ -212,7 +212,7 @@ def test_a_running_service_waits_for_a_confirmation(used, monkeypatch, caplog):
         figures = (await client.get("/operator.json", headers=asking)).json()
         assert figures["clock_jump"] == caplog.messages[0]
         used.set_latest_hour(int(clock.time // HOUR))  # as `pdml collect clock --confirm` does
-        while used.totals().state is not State.ERASED:
+        while used.totals().state is not CollectionState.ERASED:
             await asyncio.sleep(0.01)
 
     with caplog.at_level(logging.ERROR, "pdml.collector"):

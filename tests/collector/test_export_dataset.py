@@ -13,7 +13,7 @@ import pytest
 from collecting import TRIAL, entry, mark_of, marked, report
 
 from pdml.collector.collection import export
-from pdml.collector.storage.records import State
+from pdml.collector.storage.records import CollectionState
 from pdml.errors import DataError, InvalidInput
 from pdml.study.frozen_dataset import open_frozen
 
@@ -48,7 +48,9 @@ def test_every_report_that_counts_in_the_order_of_ids(store, tmp_path):
         "alice",
         "2026-05-28T20Z",
     )
-    assert store.totals().state is State.FROZEN and store.totals().digest == manifest.digest
+    assert (
+        store.totals().state is CollectionState.FROZEN and store.totals().digest == manifest.digest
+    )
 
 
 def test_what_devices_sent_was_randomised_there(store, tmp_path):
@@ -69,7 +71,7 @@ def test_too_few_reports_are_not_frozen(store, tmp_path):
     fill(store, 2)
     with pytest.raises(DataError, match="holds 2 reports and the study asks for at least 3"):
         export(store, tmp_path / "data", hour=HOUR, min_records=3)
-    assert store.totals().state is State.OPEN and not (tmp_path / "data").exists()
+    assert store.totals().state is CollectionState.OPEN and not (tmp_path / "data").exists()
 
 
 def test_a_folder_that_exists_freezes_nothing(store, tmp_path):
@@ -77,7 +79,7 @@ def test_a_folder_that_exists_freezes_nothing(store, tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(InvalidInput, match="exists already"):
         export(store, tmp_path / "data", hour=HOUR, min_records=3)
-    assert store.totals().state is State.OPEN
+    assert store.totals().state is CollectionState.OPEN
 
 
 def test_an_altered_database_is_noticed(open_store, tmp_path):

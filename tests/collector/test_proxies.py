@@ -4,7 +4,7 @@ saw.
 
 import pytest
 
-from pdml.collector.http.guard import Limits, Proxies, group
+from pdml.collector.http.guard import ConnectionLimits, Proxies, group
 from pdml.errors import InvalidInput
 
 NEAR = Proxies(["10.0.0.0/24", "2001:db8:1::7"])
@@ -90,4 +90,4 @@ def test_what_counts_as_one_address(one, other, same):
 def test_limits_that_are_none_are_refused(wrong):
     (name,) = wrong
     with pytest.raises(InvalidInput, match=f"{name} must be"):
-        Limits(**wrong)
+        ConnectionLimits(**wrong)

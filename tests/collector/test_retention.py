@@ -13,7 +13,7 @@ from test_withdrawal import Raw
 
 from pdml.collector.collection import Collection, export
 from pdml.collector.intake.report_rules import Rules, collection_id
-from pdml.collector.storage.records import STORED, Ended, State
+from pdml.collector.storage.records import STORED, CollectionState, Ended
 from pdml.collector.storage.store import Machine
 from pdml.errors import InvalidInput, StorageUnavailable
 
@@ -48,7 +48,7 @@ def test_no_key_opens_what_was_erased_and_no_file_holds_it(open_store, tmp_path,
     assert not any(key in files for key in keys)
     assert all(each.id in files for each in some)  # the numbers stay, so that they stay refused
     found = store.totals()
-    assert (found.state, found.reports, found.tallies) == (State.ERASED, 0, {})
+    assert (found.state, found.reports, found.tallies) == (CollectionState.ERASED, 0, {})
     assert (found.withdrawn, found.erased_hour) == (1, 7)
     assert list(store.rows(10)) == []
 
@@ -66,16 +66,16 @@ def test_an_erased_collection_takes_and_gives_nothing(open_store, tmp_path):
     for change in refused:
         with pytest.raises(Ended, match="the collection is erased") as caught:
             change()
-        assert caught.value.state is State.ERASED
+        assert caught.value.state is CollectionState.ERASED
     with pytest.raises(InvalidInput):
         export(store, tmp_path / "data", hour=8, min_records=0)
     assert not (tmp_path / "data").exists()
-    assert open_store().totals().state is State.ERASED  # also after it was opened again
+    assert open_store().totals().state is CollectionState.ERASED  # also after it was opened again
 
 
 def test_an_empty_collection_can_be_erased(open_store):
     store = open_store()
-    assert store.erase(7) == 0 and store.totals().state is State.ERASED
+    assert store.erase(7) == 0 and store.totals().state is CollectionState.ERASED
 
 
 def test_what_was_cut_short_is_finished_when_it_is_opened(open_store, tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_a_running_service_erases_when_the_time_has_come(open_store, monkeypatch
         store.set_latest_hour(int(END // 3600) - 1)  # it ran until then
         clock.time = END
         refused = await send(client, report(AGREED))
-        while store.totals().state is not State.ERASED:
+        while store.totals().state is not CollectionState.ERASED:
             await asyncio.sleep(0.01)
         return refused
 

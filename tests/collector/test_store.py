@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdml.collector.intake.report_rules import collection_id, hash_token
-from pdml.collector.storage.records import STORED, Decision, State
+from pdml.collector.storage.records import STORED, CollectionState, Decision
 from pdml.collector.storage.sqlite import SqliteStore
 from pdml.errors import InvalidInput, StorageUnavailable
 from pdml.study.messages import decode_report, features_of
@@ -182,7 +182,7 @@ def test_frozen_is_for_good(store):
         with pytest.raises(InvalidInput, match="frozen"):
             change()
     totals = store.totals()
-    assert (totals.state, totals.reports, totals.frozen_hour) == (State.FROZEN, 1, 7)
+    assert (totals.state, totals.reports, totals.frozen_hour) == (CollectionState.FROZEN, 1, 7)
 
 
 def test_a_new_process_finds_everything(open_store):

@@ -9,7 +9,7 @@ from conversation import JSON, assert_problem, send, talk
 
 from pdml.collector.http.guard import Attempts
 from pdml.collector.intake.report_rules import hash_id
-from pdml.collector.storage.records import State
+from pdml.collector.storage.records import CollectionState
 from pdml.study.messages import report_id
 
 CODE = "5e" * 16
@@ -54,7 +54,9 @@ def test_nothing_but_the_code_does(sqlite):
     assert (sqlite.totals().reports, sqlite.totals().withdrawn) == (1, 0)
 
 
-@pytest.mark.parametrize("state", [State.CLOSED, State.FROZEN, State.ERASED])
+@pytest.mark.parametrize(
+    "state", [CollectionState.CLOSED, CollectionState.FROZEN, CollectionState.ERASED]
+)
 def test_until_the_data_set_is_frozen(open_store, state):
     store, early = open_store(), "6e" * 16
 
@@ -62,9 +64,9 @@ def test_until_the_data_set_is_frozen(open_store, state):
         for line in (report(id=ID), report(id=report_id(early))):
             await send(client, line)
         await take_back(client, early)
-        if state is State.CLOSED:
+        if state is CollectionState.CLOSED:
             store.set_open(False)
-        elif state is State.FROZEN:
+        elif state is CollectionState.FROZEN:
             store.freeze(1)
         else:
             store.erase(1)
@@ -73,11 +75,11 @@ def test_until_the_data_set_is_frozen(open_store, state):
     answer, before, unknown = talk(store, conversation)
     assert before.json()["before"] is True  # what was erased stays erased, and is told so
     assert_problem(unknown, "withdrawal_unknown")
-    if state is State.FROZEN:
+    if state is CollectionState.FROZEN:
         assert_problem(answer, "frozen")
         assert store.totals().reports == 1
     else:
-        assert answer.json()["before"] is (state is State.ERASED)
+        assert answer.json()["before"] is (state is CollectionState.ERASED)
         assert store.totals().reports == 0
 
 

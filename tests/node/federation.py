@@ -30,7 +30,7 @@ from pdml.node.daemon import relay_server
 from pdml.node.job import statements
 from pdml.node.protocol import signed_statement
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
+from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, StatusName
 from pdml.node.storage.journal import JobState, Journal
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
@@ -280,7 +280,7 @@ class Federation:
     def connected(self, name):
         control_db = ControlDatabase(self.homes[name].folder)
         with contextlib.closing(control_db):
-            fact = control_db.read_status(Status.CONNECTION)
+            fact = control_db.read_status(StatusName.CONNECTION)
             return (
                 bool(fact and fact["up"])
                 and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]

@@ -20,7 +20,7 @@ from lying import ROUND, Bent, at_work
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.protocol import requests, wire_messages
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
+from pdml.node.protocol.requests import LATER, REFUSED, PeerAnswer, RequestKind
 from pdml.node.storage.control_db import ENDED, Attempt, OfferState
 from pdml.planning.training_plan import TrainingPlan
 
@@ -51,7 +51,7 @@ def offer_of(federation, daemon, job, plan):
 
 def ask(daemon, kind, content, whom="alice"):
     replies = daemon.transport.ask(kind, {whom: content}, timeout=5)
-    return msgspec.msgpack.decode(replies[whom], type=Answer)
+    return msgspec.msgpack.decode(replies[whom], type=PeerAnswer)
 
 
 def operate(federation, command, *arguments, name="alice", **options):

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pdml.node.storage.control_db import CONTROL, CommandKind, ControlDatabase, OfferState, Status
+from pdml.node.storage.control_db import (
+    CONTROL,
+    CommandKind,
+    ControlDatabase,
+    OfferState,
+    StatusName,
+)
 from pdml.node.storage.journal import JobState, Journal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "node-data-model.md").read_text()
@@ -57,7 +63,7 @@ def test_every_state_is_described_and_no_other():
     jobs, attempts = tables(JOURNAL)["jobs"], tables(CONTROL_DATABASE)["attempts"]
     assert rows(jobs, "state") == list(JobState)
     assert sorted(rows(attempts, "state")) == sorted(OfferState)
-    for part, names in (("commands", CommandKind), ("status", Status)):
+    for part, names in (("commands", CommandKind), ("status", StatusName)):
         (cell,) = re.findall(
             r"^\| `(?:kind|name)` \| (.*) \|$", tables(CONTROL_DATABASE)[part], flags=re.M
         )

@@ -24,7 +24,7 @@ from pdml.node.daemon.nats_transport import most_payload, token
 from pdml.node.job import statements
 from pdml.node.job.training_data import import_frozen
 from pdml.node.protocol import requests
-from pdml.node.protocol.requests import LATER, REFUSED, Answer, RequestKind
+from pdml.node.protocol.requests import LATER, REFUSED, PeerAnswer, RequestKind
 from pdml.node.storage.control_db import ENDED
 from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.study.frozen_dataset import open_frozen
@@ -220,7 +220,7 @@ def offer_of(federation, carol, **changes):
 
 def asked(carol, kind, content, whom="alice"):
     replies = carol.transport.ask(kind, {whom: content}, timeout=5)
-    return msgspec.msgpack.decode(replies[whom], type=Answer)
+    return msgspec.msgpack.decode(replies[whom], type=PeerAnswer)
 
 
 @pytest.mark.parametrize(

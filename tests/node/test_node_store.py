@@ -8,15 +8,15 @@ import subprocess
 import sys
 import threading
 
-from pdml.node.storage.sqlite_store import Store
+from pdml.node.storage.sqlite_store import SharedDatabase
 
 CLOSING = """
 import sqlite3, sys, threading
 from pathlib import Path
-from pdml.node.storage.sqlite_store import Store
+from pdml.node.storage.sqlite_store import SharedDatabase
 
 for i in range(60):
-    store = Store(Path(sys.argv[1]), timeout=5)
+    store = SharedDatabase(Path(sys.argv[1]), timeout=5)
     store.change("CREATE TABLE IF NOT EXISTS numbers (x INTEGER)")
     began = threading.Barrier(5)
 
@@ -56,7 +56,9 @@ def test_a_transaction_is_one_threads_alone(tmp_path):
     pairs.
     """
     store, errors = (
-        Store(tmp_path / "a.db", pragmas=("journal_mode=WAL", "synchronous=OFF"), timeout=5),
+        SharedDatabase(
+            tmp_path / "a.db", pragmas=("journal_mode=WAL", "synchronous=OFF"), timeout=5
+        ),
         [],
     )
     store.change("CREATE TABLE pairs (thread INTEGER, i INTEGER)")

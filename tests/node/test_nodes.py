@@ -38,8 +38,8 @@ from pdml.node.job.coordinator import Coordinator
 from pdml.node.protocol.requests import (
     LATER,
     REFUSED,
-    Answer,
     Offer,
+    PeerAnswer,
     Postpone,
     RequestKind,
     read_answer,
@@ -330,7 +330,7 @@ class Hesitant(NodeDaemon):
         honest = self.handlers.by_kind[RequestKind.OFFER]
 
         def hesitate(context, content):
-            return honest(context, content) if self.open.is_set() else Answer(LATER)
+            return honest(context, content) if self.open.is_set() else PeerAnswer(LATER)
 
         self.handlers.by_kind[RequestKind.OFFER] = hesitate
 

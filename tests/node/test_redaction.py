@@ -22,7 +22,7 @@ from pdml.errors import (
 from pdml.node.job import round_exchange
 from pdml.node.job.round_exchange import Stopped
 from pdml.node.protocol.redaction import public_message, public_terms
-from pdml.node.protocol.requests import REFUSED, Answer, RequestKind
+from pdml.node.protocol.requests import REFUSED, PeerAnswer, RequestKind
 
 ALWAYS = "bob could not go on: the log of its node says why"
 PUBLIC = (PeerError, Stopped, BudgetExceeded)  # they are about others, and about public settings
@@ -114,7 +114,9 @@ def test_a_node_that_fails_sounds_the_same_to_its_neighbours(tmp_path, monkeypat
     air = Air(made, round_timeout=1.0)
     ended = air.run((PDMLError, type(error)))
     assert ended["bob"] is error
-    assert air.exchanges["bob"].answer(RequestKind.RELEASE, "alice", b"") == Answer(REFUSED, ALWAYS)
+    assert air.exchanges["bob"].answer(RequestKind.RELEASE, "alice", b"") == PeerAnswer(
+        REFUSED, ALWAYS
+    )
     heard = {str(each) for name, each in ended.items() if name != "bob"}
     refusals = {sentence for sentence in heard if "refused" in sentence}
     assert all(sentence.count(ALWAYS) == 1 for sentence in refusals)
@@ -135,7 +137,7 @@ def test_so_does_one_that_fails_while_it_listens(tmp_path, monkeypatch, error):
     monkeypatch.setattr(made.party("bob"), "accept", failing)
     made.meet("bob")
     for _ in range(2):
-        assert bob.answer(RequestKind.RELEASE, "alice", b"x") == Answer(REFUSED, ALWAYS)
+        assert bob.answer(RequestKind.RELEASE, "alice", b"x") == PeerAnswer(REFUSED, ALWAYS)
     with pytest.raises(type(error)):  # and the node's own log has it
         air.drive("bob")
     made.close()

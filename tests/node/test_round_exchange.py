@@ -19,7 +19,7 @@ from pdml.node.job import round_exchange
 from pdml.node.job.activity import drive
 from pdml.node.job.round_exchange import Exchange, Stopped
 from pdml.node.protocol import wire_messages
-from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, RequestKind
+from pdml.node.protocol.requests import LATER, OK, REFUSED, PeerAnswer, RequestKind
 
 HELLO, RELEASE = RequestKind.HELLO, RequestKind.RELEASE
 
@@ -119,7 +119,7 @@ def test_a_release_that_overtakes_a_hello_accuses_nobody(consortium):
 
     transport.send = late
     assert set(honest.run().values()) == {None}
-    assert heard == [Answer(LATER, "alice, bob, dave")]
+    assert heard == [PeerAnswer(LATER, "alice, bob, dave")]
     np.testing.assert_array_equal(releases(consortium), consortium.by_local_engine())
 
 
@@ -280,7 +280,7 @@ def test_a_full_disk_ends_the_job_with_one_sentence(tmp_path):
 
 def test_strangers_are_turned_away_and_change_nothing(consortium):
     alice = Air(consortium).exchanges["alice"]
-    assert alice.answer(RELEASE, "mallory", b"x") == Answer(
+    assert alice.answer(RELEASE, "mallory", b"x") == PeerAnswer(
         REFUSED, "mallory is no neighbour of alice"
     )
     assert alice.answer(HELLO, "", b"").state == REFUSED
@@ -300,7 +300,7 @@ def test_a_node_that_is_not_ready_is_asked_again(consortium):
                 {peer: data for peer, data in messages.items() if ready.is_set() or peer != "dave"},
                 timeout,
             )
-            return answers | {peer: Answer(LATER) for peer in messages if peer not in answers}
+            return answers | {peer: PeerAnswer(LATER) for peer in messages if peer not in answers}
 
         return send
 
@@ -312,14 +312,14 @@ def test_a_node_that_is_not_ready_is_asked_again(consortium):
 
 def test_an_answer_of_the_wrong_kind_names_who_gave_it(consortium):
     air = Air(consortium)
-    air.exchanges["bob"].answer = lambda topic, peer, data: Answer(OK)
+    air.exchanges["bob"].answer = lambda topic, peer, data: PeerAnswer(OK)
     ended = air.run()
     assert any("bob answered a hello with nothing" in str(error) for error in ended.values())
 
 
 def test_a_neighbours_words_reach_no_terminal_as_they_are(consortium):
     air = Air(consortium)
-    air.exchanges["bob"].answer = lambda topic, peer, data: Answer(
+    air.exchanges["bob"].answer = lambda topic, peer, data: PeerAnswer(
         "perhaps", "\x1b[31mred\n" + "x" * 10_000
     )
     said = [str(error) for error in air.run().values() if "bob refused" in str(error)]

@@ -8,7 +8,7 @@ from consortium import Consortium
 from pdml.errors import PeerError
 from pdml.node.job.activity import drive
 from pdml.node.job.statements import CHUNK, fetch_statements, nothing_yet, piece
-from pdml.node.protocol.requests import LATER, OK, Answer, Fetch
+from pdml.node.protocol.requests import LATER, OK, Fetch, PeerAnswer
 
 LIMIT = 60.0
 OTHERS = ("bob", "carol", "dave")
@@ -93,8 +93,8 @@ def test_a_member_that_is_rounds_behind_is_waited_for(terms, clock):
 def test_a_statement_that_comes_byte_by_byte_is_none(terms, clock):
     def say(whom, question, asked):
         if whom != "bob":
-            return Answer(LATER)
-        return Answer(OK, messages=[b"x", (100_000).to_bytes(8, "big")])
+            return PeerAnswer(LATER)
+        return PeerAnswer(OK, messages=[b"x", (100_000).to_bytes(8, "big")])
 
     with pytest.raises(PeerError, match="bob has a statement of 100,000 bytes, which is none"):
         gathered(terms, clock, say)

@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from pdml.accounting import Budget
 from pdml.collector.intake.service import Summary
-from pdml.collector.storage.records import State
+from pdml.collector.storage.records import CollectionState
 from pdml.formatting import markup, numbers
 from pdml.mechanisms.label_flip import WORD, threshold
 from pdml.pages.operator_page import estimates, preview, render
@@ -37,7 +37,7 @@ def summary(no: int, yes: int, **changes: object) -> Summary:
         study_id=STUDY.id,
         study_hash=STUDY.hash,
         server="alice",
-        state=State.OPEN,
+        state=CollectionState.OPEN,
         in_window=True,
         reports=no + yes,
         withdrawn=2,
@@ -269,7 +269,7 @@ def test_minutes_are_bars_in_proportion() -> None:
     ],
 )
 def test_the_state_is_said(state: str, window: bool, words: str) -> None:
-    now = summary(1, 1, state=State(state), in_window=window)
+    now = summary(1, 1, state=CollectionState(state), in_window=window)
     assert words in render(now, preview(STUDY, now))
 
 
@@ -299,7 +299,7 @@ def test_consent_retention_and_organiser_are_shown() -> None:
 
 
 def test_the_end_of_retention_is_told() -> None:
-    late = summary(0, 0, state=State.ERASED, taken_at=2.1e9)
+    late = summary(0, 0, state=CollectionState.ERASED, taken_at=2.1e9)
     page = render(late, preview(TOLD, late))
     assert "all reports were erased" in page and "days left" not in page and "erased</span>" in page
 

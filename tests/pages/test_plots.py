@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.formatting import numbers
-from pdml.pages.charts.plots import Chart, Scale, Series, around, from_zero, round_numbers
+from pdml.pages.charts.plots import AxisScale, Chart, Series, around, from_zero, round_numbers
 from pdml.pages.charts.svg import WIDTH
 
 VALUES = st.lists(st.floats(0, 1e300) | st.sampled_from([inf, nan, 0.0]), min_size=1, max_size=60)
@@ -81,7 +81,7 @@ def test_round_numbers_are_few_evenly_spaced_and_inside(start, span):
 
 @given(low=st.floats(1e-250, 1e250), factor=st.floats(11, 1e40))
 def test_a_logarithmic_scale_has_a_dozen_numbers_at_most(low, factor):
-    scale = Scale(low, low * factor, logarithmic=True)
+    scale = AxisScale(low, low * factor, logarithmic=True)
     ticks = scale.ticks()
     assert 1 <= len(ticks) <= 13 and all(low <= tick <= low * factor for tick in ticks)
 

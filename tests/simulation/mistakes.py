@@ -19,13 +19,13 @@ from schedule import draw, execute
 
 from pdml.accounting.events import encode_event
 from pdml.node.job import participant
-from pdml.node.job.admission import Admission
+from pdml.node.job.admission import JobAdmission
 from pdml.node.job.equivocation_reporter import EquivocationReporter
 from pdml.node.job.participant import Participant
 from pdml.node.job.round_exchange import Exchange
 from pdml.node.storage.control_db import ControlDatabase, OfferState
 from pdml.node.storage.journal import Journal
-from pdml.node.storage.sqlite_store import Store
+from pdml.node.storage.sqlite_store import SharedDatabase
 
 MOST_SEEDS = 1000
 Change = tuple[object, str, Callable]
@@ -43,13 +43,13 @@ def _send_before_commit() -> list[Change]:
 
 
 def _journal_without_fsync() -> list[Change]:
-    opened = Store.__init__
+    opened = SharedDatabase.__init__
 
-    def init(self: Store, path: Path, *, pragmas=(), **options) -> None:
+    def init(self: SharedDatabase, path: Path, *, pragmas=(), **options) -> None:
         lax = tuple(one.replace("synchronous=FULL", "synchronous=OFF") for one in pragmas)
         opened(self, path, pragmas=lax, **options)
 
-    return [(Store, "__init__", init)]
+    return [(SharedDatabase, "__init__", init)]
 
 
 def _fresh_noise_on_resume() -> list[Change]:
@@ -107,13 +107,13 @@ def _rollback_unnoticed() -> list[Change]:
 
 
 def _begun_twice() -> list[Change]:
-    begin = Admission.begin
+    begin = JobAdmission.begin
 
-    def again(self: Admission, request, sender: str):
+    def again(self: JobAdmission, request, sender: str):
         work = begin(self, request, sender)
         return self.work if work is None else work
 
-    return [(Admission, "begin", again)]
+    return [(JobAdmission, "begin", again)]
 
 
 def _no_deadline() -> list[Change]:

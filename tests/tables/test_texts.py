@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.tables import cells as text_cells
-from pdml.tables.cells import Texts
+from pdml.tables.cells import TextColumn
 
 CELLS = st.lists(st.one_of(st.sampled_from(["a", "b", " a"]), st.text(max_size=3)), max_size=12)
 
@@ -21,7 +21,7 @@ def soon(monkeypatch):
 
 @given(st.lists(CELLS, max_size=6))
 def test_rows_and_different_ones_in_their_order(pieces):
-    found, cells = Texts(), [cell for piece in pieces for cell in piece]
+    found, cells = TextColumn(), [cell for piece in pieces for cell in piece]
     for piece in pieces:
         found.add(piece)
     assert found.column.tolist() == cells
@@ -33,7 +33,7 @@ def test_rows_and_different_ones_in_their_order(pieces):
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=30))
 def test_numbers(values):
-    np.testing.assert_array_equal(Texts([repr(each) for each in values]).floats(), values)
+    np.testing.assert_array_equal(TextColumn([repr(each) for each in values]).floats(), values)
 
 
 @pytest.mark.parametrize("many", [1, 30])
@@ -41,11 +41,11 @@ def test_numbers(values):
 def test_what_is_no_number_is_refused(many, wrong):
     """Kept either way: few rows, or many different ones."""
     with pytest.raises(ValueError):
-        Texts([*map(str, range(many)), wrong]).floats()
+        TextColumn([*map(str, range(many)), wrong]).floats()
 
 
 def test_most_different_rows_are_kept_one_by_one_and_others_once():
-    named, numbered = Texts(), Texts()
+    named, numbered = TextColumn(), TextColumn()
     for start in range(0, 60, 10):
         named.add(["yes", "no"] * 5)
         numbered.add([str(start + k) for k in range(10)])

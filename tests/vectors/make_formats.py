@@ -29,7 +29,7 @@ from pdml.collector.storage.sqlite import SqliteStore
 from pdml.consortium.signed_evaluation import SignedCounts
 from pdml.device import receipt as receipts
 from pdml.device.memo import Memo
-from pdml.device.simulated_participants import Origin
+from pdml.device.simulated_participants import OutboxOrigin
 from pdml.encoding.encoder import Category, Menu, Number
 from pdml.encoding.maps import Fourier, Products, Squares
 from pdml.mechanisms.count_release import Counting
@@ -203,7 +203,7 @@ def of_a_device(place: Path) -> None:
         replace(TRIAL, organiser=ASKING.organiser), "https://a.example", memo
     )
     keep("saved-receipt-1.json", msgspec.json.encode(saved))
-    lines = [Origin(version=1, study=TRIAL.hash, source="5" * 64, reports=2), receipt]
+    lines = [OutboxOrigin(version=1, study=TRIAL.hash, source="5" * 64, reports=2), receipt]
     first, answer = (msgspec.json.encode(line) + b"\n" for line in lines)
     keep("outbox-1.ndjson", first + sent + b"\n" + report(id="4" * 32) + b"\n")
     keep("receipts-1.ndjson", answer)

@@ -26,7 +26,7 @@ _CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class CollectionStatus:
     """What a collection holds: totals, never a report."""
 
     study: Study
@@ -182,15 +182,15 @@ class Collection:
     def _hour(self) -> int:
         return int(self.machine.clock.now() // 3600)
 
-    def status(self) -> Status:
+    def status(self) -> CollectionStatus:
         """What it holds now.
 
         Returns
         -------
-        Status
+        CollectionStatus
             Totals alone: no report is looked at.
         """
-        return Status(
+        return CollectionStatus(
             study=self.study,
             server=self.server,
             totals=self.store.totals(),

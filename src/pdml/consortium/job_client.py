@@ -11,7 +11,7 @@ from pdml.errors import EngineError, InvalidInput
 from pdml.node.job.job_result import JobResult
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.requests import LONGEST_START
-from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, Status
+from pdml.node.storage.control_db import ENDED, CommandKind, ControlDatabase, OfferState, StatusName
 from pdml.node.storage.node_dir import NodeDirectory
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.study_training import job_name, resolve_study_plan
@@ -159,7 +159,7 @@ def _follow(
 ) -> None:
     while True:
         entry = control_db.attempt(attempt)
-        last_progress = control_db.read_status(Status.PROGRESS) or {}
+        last_progress = control_db.read_status(StatusName.PROGRESS) or {}
         if last_progress.get("job") == terms.job:
             progress(last_progress["rounds"])
         if entry is not None and entry.state == OfferState.DONE:

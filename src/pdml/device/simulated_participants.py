@@ -40,7 +40,7 @@ CONNECTIONS = 4
 _TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
 
 
-class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OutboxOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an outbox was made from."""
 
     version: int
@@ -108,7 +108,7 @@ def fill(
     *,
     source: str,
     entropy: Callable[[int], bytes] = os.urandom,
-) -> Origin:
+) -> OutboxOrigin:
     """Draw every report and write the outbox; if it exists for the same source, draw nothing again.
 
     Guarantees
@@ -116,7 +116,9 @@ def fill(
     - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports alone.
     - The file appears whole or not at all, readable by its owner alone; of two runs the first wins.
     """
-    origin = Origin(version=FORMAT.version, study=study.hash, source=source, reports=table.n_rows)
+    origin = OutboxOrigin(
+        version=FORMAT.version, study=study.hash, source=source, reports=table.n_rows
+    )
     if not path.exists():
         stream = stream_of(entropy)
         reported = flip_labels(labels, epsilons, len(study.classes), stream).tolist()
@@ -129,7 +131,7 @@ def fill(
 
 
 def _lines(
-    origin: Origin,
+    origin: OutboxOrigin,
     study: Study,
     table: Table,
     reported: list[int],
@@ -244,11 +246,11 @@ _OUTBOX, _RECEIPTS = "the outbox", "the file of receipts"
 _LONGEST_LINE = 1 << 16  # bytes of an outbox's first line
 
 
-def _origin(path: Path) -> Origin:
+def _origin(path: Path) -> OutboxOrigin:
     with _open(path, _OUTBOX) as file:
         line = file.readline(_LONGEST_LINE)
     must = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
-    return FORMAT.read(line, Origin, str(path), f"{must}: name another --outbox")
+    return FORMAT.read(line, OutboxOrigin, str(path), f"{must}: name another --outbox")
 
 
 def _open(path: Path, what: str, flags: int = os.O_RDONLY) -> BinaryIO:

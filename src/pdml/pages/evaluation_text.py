@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pdml.formatting import numbers
 from pdml.mechanisms.count_release import edges
 from pdml.model.private_evaluation import LEVEL, CountedEvaluation
-from pdml.pages.charts.plots import Scale, plane_figure
+from pdml.pages.charts.plots import AxisScale, plane_figure
 from pdml.pages.charts.svg import Figure
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ class Assessment:
         blurred = " Noise moves every dot, the smaller the more." if self.noisy else ""
         yield plane_figure(
             [(entry.confidence, entry.accuracy, entry.records / most) for entry in bins],
-            Scale(lowest, 1.0, write=numbers.percent_tick),
-            Scale(0.0, 1.0, write=numbers.percent_tick),
+            AxisScale(lowest, 1.0, write=numbers.percent_tick),
+            AxisScale(0.0, 1.0, write=numbers.percent_tick),
             x="How sure the model is of its choice",
             y="Share that is right",
             name="reliability",

@@ -24,7 +24,7 @@ _SPAN = 1.96  # standard errors to either side of a 95% interval
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ClassEstimate:
     """A class: its reports, and the share of people whose true answer it is, with its standard
     error.
     """
@@ -85,7 +85,7 @@ class Outlook:
     promised: NoticeSummary | None  # None in a study that is only tried out
     records: int
     min_records: int
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[ClassEstimate, ...]
     # the most that one report can weigh, in answers without chance: κ(ε_min); 0 without reports
     weight: float
     worth: float  # the number of answers without chance that would be as exact
@@ -156,7 +156,7 @@ def _summarise_notice(study: Study, now: float) -> NoticeSummary | None:
 
 def estimates(
     classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]
-) -> tuple[Estimate, ...]:
+) -> tuple[ClassEstimate, ...]:
     """n̂_k = Σ_ε (c_k - m q)/(1 - p - q), unbiased: p another class is reported, q = p/(K-1) a
     certain one, m reports with ε.
 
@@ -178,7 +178,7 @@ def estimates(
         reports = sum(reported[k] for reported in counts.values())
         people = total or 1
         results.append(
-            Estimate(name, reports, number / people, sqrt(variance) / people, grain / people)
+            ClassEstimate(name, reports, number / people, sqrt(variance) / people, grain / people)
         )
     return tuple(results)
 

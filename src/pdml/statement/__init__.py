@@ -35,7 +35,7 @@ from pdml.pages.render import document as render_template
 from pdml.planning.training_plan import TrainingPlan
 from pdml.statement import registry
 from pdml.statement.document import Document, Section, read_section, to_markdown
-from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Facts, Spent, whom
+from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Spent, StatementFacts, whom
 from pdml.study import Study
 from pdml.study.schema import trainable
 from pdml.study.schema.trainable import MOST_JOBS
@@ -56,7 +56,7 @@ _SECTIONS.globals |= {"numbers": numbers, "whom": whom, "MOST_JOBS": MOST_JOBS}
 _SECTIONS.globals |= {"RECEIVER": RECEIVER, "OTHERS": OTHERS, "TOGETHER": TOGETHER}
 
 
-def _read(facts: Facts, *names: str) -> tuple[Section, ...]:
+def _read(facts: StatementFacts, *names: str) -> tuple[Section, ...]:
     return tuple(
         read_section(name, _SECTIONS.get_template(f"{name}.md.j2").render(facts=facts))
         for name in names
@@ -64,18 +64,18 @@ def _read(facts: Facts, *names: str) -> tuple[Section, ...]:
 
 
 @dataclass(frozen=True)
-class Statement:
+class PrivacyStatement:
     """What is promised to whom, as a page, as Markdown and as an entry for the registry.
 
     Attributes
     ----------
-    facts : Facts
+    facts : StatementFacts
         Everything that it rests on.
     published : date, optional
         When the model was published, for the registry.
     """
 
-    facts: Facts
+    facts: StatementFacts
     published: date | None = None
 
     @cached_property
@@ -172,7 +172,7 @@ def statement(
     evaluations: Sequence[str | os.PathLike[str]] = (),
     trainings: int = 1,
     published: date | None = None,
-) -> Statement:
+) -> PrivacyStatement:
     """State what is promised to whom under a study, or what one of its trainings has spent.
 
     Parameters
@@ -190,7 +190,7 @@ def statement(
 
     Returns
     -------
-    Statement
+    PrivacyStatement
         With ``html``, ``markdown``, ``registry`` and what is ``missing``.
 
     Raises
@@ -220,22 +220,22 @@ def statement(
         if evaluations:
             must = "evaluations must be left out without a result: they are about its model"
             raise InvalidInput(must, setting="evaluations")
-        return Statement(_forecast_facts(study, trainings), published)
+        return PrivacyStatement(_forecast_facts(study, trainings), published)
     if trainings != 1:
         must = f"trainings must be left out with a result, got {trainings}"
         raise InvalidInput(f"{must}: its ledger says itself what it counts", setting="trainings")
-    return Statement(_load_result_facts(study, result, evaluations), published)
+    return PrivacyStatement(_load_result_facts(study, result, evaluations), published)
 
 
-def _forecast_facts(study: Study, trainings: int) -> Facts:
+def _forecast_facts(study: Study, trainings: int) -> StatementFacts:
     """What so many trainings by the study's plan spend at worst, at the δ of its budget."""
     if study.plan is None:
         if trainings > 1:
             must = f"trainings must be left out for the study {study.id}, got {trainings}"
             why = "it leaves the plan to each job: nothing is known of what a training spends"
             raise InvalidInput(f"{must}: {why}", setting="trainings")
-        return Facts(study=study, plan=None)
-    facts = Facts(study=study, plan=study.plan, trainings=trainings)
+        return StatementFacts(study=study, plan=None)
+    facts = StatementFacts(study=study, plan=study.plan, trainings=trainings)
     whole = trainable.worst_case_ledger(study, study.plan, trainings)
     books = {data: _at_budget(whole, facts, data) for data in facts.kinds}
     return replace(
@@ -249,7 +249,7 @@ def _forecast_facts(study: Study, trainings: int) -> Facts:
     )
 
 
-def _at_budget(ledger: Ledger, facts: Facts, data: str) -> Ledger:
+def _at_budget(ledger: Ledger, facts: StatementFacts, data: str) -> Ledger:
     """At the δ at which the budget bounds it, so that the two can be compared."""
     epsilon, delta = facts.budget.bound(data)
     return ledger if isinf(epsilon) else replace(ledger, delta=delta)
@@ -272,7 +272,7 @@ class _Provenance(msgspec.Struct):
 
 def _load_result_facts(
     study: Study, result: str | os.PathLike[str], evaluations: Sequence[str | os.PathLike[str]]
-) -> Facts:
+) -> StatementFacts:
     """What a finished training has spent: from a model's file, or a result's folder, which is
     verified first; and what evaluations of its model have.
     """
@@ -314,7 +314,7 @@ def _load_result_facts(
         evaluated=evaluated,
     )
     rows, plan = tuple(model.ledger_rows()), TrainingPlan.from_dict(model.plan)
-    facts = Facts(
+    facts = StatementFacts(
         study=study, plan=plan, rows=rows, coalitions=tuple(model.coalitions()), spent=spent
     )
     return _checked(facts, path)
@@ -340,7 +340,7 @@ def _provenance(model: Model, path: Path) -> _Provenance:
     return provenance
 
 
-def _checked(facts: Facts, path: Path) -> Facts:
+def _checked(facts: StatementFacts, path: Path) -> StatementFacts:
     """With a row for every coalition that is shown; anything less than all rows is no ledger."""
     rows = [(row.data, row.adversary) for row in facts.rows]
     wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]

@@ -20,7 +20,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class StatementTable:
     """A table; the first column names the row."""
 
     caption: str
@@ -46,7 +46,7 @@ class Exact:
     lines: tuple[str, ...]
 
 
-Part = str | Items | Sheet | Blank | Exact
+Part = str | Items | StatementTable | Blank | Exact
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Card:
+class FigureCard:
     """A big number with its name above and words below."""
 
     name: str
@@ -74,7 +74,7 @@ class Document:
     title: str
     lead: str
     warning: str  # "" unless somebody would be misled without it
-    cards: tuple[Card, ...]
+    cards: tuple[FigureCard, ...]
     summary: tuple[str, ...]
     sections: tuple[Section, ...]  # the questions of the evaluation
     dpia: tuple[Section, ...]
@@ -133,7 +133,7 @@ def _block(lines: list[str], caption: str) -> Iterator[Part]:
     if lines[0].startswith("|"):
         columns, _, *rows = (tuple(map(_plain, _CELL.findall(line[1:]))) for line in lines)
         if rows:
-            yield Sheet(caption, columns, tuple(rows))
+            yield StatementTable(caption, columns, tuple(rows))
     elif lines[0].startswith("- "):
         items = re.split(r"\n- ", "\n".join(lines)[2:])
         yield Items(tuple(map(_plain, items)))
@@ -158,7 +158,7 @@ def to_markdown(document: Document) -> str:
         blocks.append(f"> **{escape_markdown(document.warning)}**")
     rows = tuple((card.name, card.big, card.small) for card in document.cards)
     blocks.append(parts_to_markdown(document.summary))
-    blocks.append(_sheet(Sheet("", ("Data, against whom", "ε", "How sure"), rows)))
+    blocks.append(_sheet(StatementTable("", ("Data, against whom", "ε", "How sure"), rows)))
     for heading, sections in (
         ("", document.sections),
         (document.DPIA, document.dpia),
@@ -178,7 +178,7 @@ def parts_to_markdown(parts: Iterable[Part]) -> str:
 def _part(part: Part) -> str:
     if isinstance(part, Items):
         return "\n".join(f"- {escape_markdown(sentence)}" for sentence in part.sentences)
-    if isinstance(part, Sheet):
+    if isinstance(part, StatementTable):
         return _sheet(part)
     if isinstance(part, Blank):
         return f"> **{escape_markdown(part.sentence)}**"
@@ -187,7 +187,7 @@ def _part(part: Part) -> str:
     return escape_markdown(part)
 
 
-def _sheet(sheet: Sheet) -> str:
+def _sheet(sheet: StatementTable) -> str:
     rule = "| " + " | ".join("---" for _ in sheet.columns) + " |"
     head, *rows = (
         "| " + " | ".join(map(escape_markdown, cells)) + " |"

@@ -1,7 +1,7 @@
 """All that a statement rests on: the study, and what a plan would spend or a training has spent.
 
 Every number of a statement comes from here, and everything here from the study or from a ledger:
-`Facts` is the one context of the templates in `sections/`.
+`StatementFacts` is the one context of the templates in `sections/`.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from pdml.numerics.sums.expected_accuracy import Expectation
 from pdml.pages.render import HARDLY
 from pdml.pages.render import sure as how_sure
 from pdml.planning.training_plan import TrainingPlan
-from pdml.statement.document import Card
+from pdml.statement.document import FigureCard
 from pdml.study import Study, Wording, study_summary
 from pdml.study.schema import trainable
 
@@ -88,7 +88,7 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class StatementFacts:
     """A study as it is planned (``spent`` is None), or one of its trainings. Without a plan, which
     is then left to each job, there are no rows.
     """
@@ -289,7 +289,7 @@ class Facts:
 
     # Cards
 
-    def cards(self) -> Iterator[Card]:
+    def cards(self) -> Iterator[FigureCard]:
         """The figures that are asked for first: of single randomised answers there is a table."""
         for data in (kind for kind in self.kinds if kind in study_summary.SUBJECTS):
             for adversary, colluding in self.against[:-1]:
@@ -300,23 +300,25 @@ class Facts:
                     yield self._unplanned(name, data, adversary, colluding)
                 else:
                     weak = isinf(row.epsilon) or row.certainty >= HARDLY
-                    yield Card(name, epsilon(row, "ε"), how_sure(row), weak)
+                    yield FigureCard(name, epsilon(row, "ε"), how_sure(row), weak)
 
-    def _unplanned(self, name: str, data: str, adversary: str, colluding: int | None) -> Card:
+    def _unplanned(self, name: str, data: str, adversary: str, colluding: int | None) -> FigureCard:
         """What is known where each job brings its own plan: the menu and the budget."""
         bound = self.ceiling(data, colluding) if adversary == OTHERS else self.device_limit(data)
         if bound is not None:
             source = "by what the device does, whatever is trained"
             if bound[1]:
                 source = f"the budget of all trainings, with δ = {numbers.delta(bound[1])}"
-            return Card(name, f"ε ≤ {numbers.epsilon(bound[0])}", source)
+            return FigureCard(name, f"ε ≤ {numbers.epsilon(bound[0])}", source)
         if adversary == RECEIVER:
-            return Card(name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True)
+            return FigureCard(
+                name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True
+            )
         why = "the study sets none, and has no plan"
         if self.limited("features"):
             fewer = any_of(self.assumed or 1, "them")
             why = f"the budget holds against {fewer}, and not more; the study has no plan"
-        return Card(name, "no limit", why, weak=True)
+        return FigureCard(name, "no limit", why, weak=True)
 
     # Rows of tables
 

@@ -14,7 +14,7 @@ from typing import Any
 from pdml.accounting.kinds import Data
 from pdml.formatting import numbers
 from pdml.statement.document import Blank, Section, parts_to_markdown
-from pdml.statement.facts import OTHERS, RECEIVER, Facts, title, whom
+from pdml.statement.facts import OTHERS, RECEIVER, StatementFacts, title, whom
 
 UNPUBLISHED = "1900-01-01"  # how the registry's own template says that a date is not known yet
 _JUSTIFICATION = "why this budget, this menu and this noise"
@@ -24,7 +24,7 @@ JsonObject = dict[str, Any]
 
 
 def entry(
-    facts: Facts, sections: tuple[Section, ...], published: date | None
+    facts: StatementFacts, sections: tuple[Section, ...], published: date | None
 ) -> tuple[JsonObject, list[str]]:
     """The entry, in the sentences of the statement, and what the controller must fill in."""
     text = {section.name: _text(section) for section in sections}
@@ -69,7 +69,7 @@ def _fill(value: str, what: str, missing: list[str]) -> str:
     return Blank(what).sentence
 
 
-def _basic(facts: Facts, published: date | None, missing: list[str]) -> JsonObject:
+def _basic(facts: StatementFacts, published: date | None, missing: list[str]) -> JsonObject:
     study, servers = facts.study, [server.name for server in facts.study.servers]
     if published is None:
         missing.append("when the model was published (YYYY-MM-DD)")
@@ -96,7 +96,7 @@ def _notes(published: date | None) -> str:
     return f"{notes} {why}"
 
 
-def _loss(facts: Facts, text: dict[str, str]) -> JsonObject:
+def _loss(facts: StatementFacts, text: dict[str, str]) -> JsonObject:
     parameters = _parameters(facts)
     return {
         "privacy_unit": "Record-level: one person's report",
@@ -106,7 +106,7 @@ def _loss(facts: Facts, text: dict[str, str]) -> JsonObject:
     }
 
 
-def _parameters(facts: Facts) -> JsonObject | None:
+def _parameters(facts: StatementFacts) -> JsonObject | None:
     """The one pair that an entry has room for: all answers, against all others. Before a training
     what the budget allows, else what the plan would spend.
     """
@@ -120,7 +120,7 @@ def _parameters(facts: Facts) -> JsonObject | None:
     return {"epsilon": row.epsilon, "delta": row.delta}
 
 
-def _explained(facts: Facts, parameters: JsonObject | None) -> str:
+def _explained(facts: StatementFacts, parameters: JsonObject | None) -> str:
     what = facts.subject("features")
     if facts.simulated:
         return "The noise was simulated: the run protects nobody, and no parameters are given."
@@ -132,7 +132,7 @@ def _explained(facts: Facts, parameters: JsonObject | None) -> str:
     return f"The parameters are what {by} at most of {what}, against {whom(OTHERS)}."
 
 
-def _model(facts: Facts, text: dict[str, str]) -> JsonObject:
+def _model(facts: StatementFacts, text: dict[str, str]) -> JsonObject:
     label_row = facts.row(Data.LABEL, RECEIVER)
     local = (
         "The sensitive answer is randomised on the person's device (local model). "

@@ -39,7 +39,7 @@ def quote_names(names: Sequence[str]) -> str:
 _SOON = 2000  # rows, after which it is known whether most are different
 
 
-class Texts:
+class TextColumn:
     """Texts in the order of their rows: each different one once, or by row where most differ."""
 
     def __init__(self, cells: Sequence[str] = ()) -> None:

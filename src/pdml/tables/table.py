@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, MissingValueError
-from pdml.tables.cells import MISSING, Texts, distinct, number, objects, quote, quote_names
+from pdml.tables.cells import MISSING, TextColumn, distinct, number, objects, quote, quote_names
 
 BoolArray = NDArray[np.bool_]
 
@@ -24,12 +24,12 @@ class Table:
     is refused when its column is used, unless declared (`absent`). Spaces at the ends never count.
     """
 
-    columns: Mapping[str, Any]  # of numbers, of texts, or `Texts`; afterwards arrays
+    columns: Mapping[str, Any]  # of numbers, of texts, or `TextColumn`; afterwards arrays
     source: str = "the table"
     # the line on which each row begins, if the rows come from a text file
     lines: IntArray | None = None
     # columns already taken apart, read as numbers, and as texts
-    _written: dict[str, Texts] = field(init=False, repr=False, default_factory=dict)
+    _written: dict[str, TextColumn] = field(init=False, repr=False, default_factory=dict)
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
     _distinct: dict[str, tuple[NDArray[Any], IntArray]] = field(
         init=False, repr=False, default_factory=dict
@@ -38,7 +38,9 @@ class Table:
     def __post_init__(self) -> None:
         if not self.columns:
             raise DataError(f"{self.source} must have at least one column, got none")
-        texts = {name: column for name, column in self.columns.items() if isinstance(column, Texts)}
+        texts = {
+            name: column for name, column in self.columns.items() if isinstance(column, TextColumn)
+        }
         columns = {
             name: texts[name].column if name in texts else _storage(name, values, self.source)
             for name, values in self.columns.items()
@@ -139,10 +141,12 @@ class Table:
         column: NDArray[Any] = self.columns[name]
         return column
 
-    def _texts(self, name: str, column: NDArray[Any]) -> Texts:
+    def _texts(self, name: str, column: NDArray[Any]) -> TextColumn:
         if name not in self._written:
             cells = column.tolist()
-            self._written[name] = Texts(cells if column.dtype.kind == "O" else [*map(str, cells)])
+            self._written[name] = TextColumn(
+                cells if column.dtype.kind == "O" else [*map(str, cells)]
+            )
         return self._written[name]
 
     def _floats(self, name: str, column: NDArray[Any]) -> Array:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pdml._types import Array
 from pdml.errors import DataError, InvalidInput, because, visible
 from pdml.files import atomic_write, open_file
-from pdml.tables.cells import Texts, number
+from pdml.tables.cells import TextColumn, number
 from pdml.tables.parquet import (
     LEAST_UNPACKED,
     MOST_UNPACKED,
@@ -148,7 +148,7 @@ def read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
         reader = _reader(data, delimiter)
         names = [cell.strip() for cell in next(reader)]
         kept = kept_columns(path, names, wanted)
-        cells = {name: Texts() for name in kept}
+        cells = {name: TextColumn() for name in kept}
         n_rows = 0
         while chunk := list(islice(reader, _CHUNK)):
             if set(map(len, chunk)) != {len(names)}:

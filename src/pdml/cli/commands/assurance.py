@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pdml.consortium.result_folder import Verification
     from pdml.consortium.signed_evaluation import PooledEvaluation
     from pdml.planning.forecast.privacy_forecast import PrivacyForecast
-    from pdml.statement import Statement
+    from pdml.statement import PrivacyStatement
 
 _LABEL_EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
 _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
@@ -265,7 +265,7 @@ def _date(text: str) -> date | None:
         ) from None
 
 
-def _show_statement(privacy_statement: "Statement", files: dict[str, Path]) -> None:
+def _show_statement(privacy_statement: "PrivacyStatement", files: dict[str, Path]) -> None:
     page = privacy_statement.document
     console.print_text((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
     blanks = [f"- {what}" for what in privacy_statement.missing]

@@ -15,7 +15,7 @@ from pdml.cli.options import Force, Json, StudyFile, flag, group, option, second
 from pdml.cli.render import console
 
 if TYPE_CHECKING:
-    from pdml.collector.collection import Collection, Status
+    from pdml.collector.collection import Collection, CollectionStatus
     from pdml.collector.http.serving import Ready
     from pdml.study import Study
 
@@ -84,7 +84,7 @@ def serve(
       pdml collect serve study.toml --server alice --open --test
     """
     from pdml.cli import StopSignal
-    from pdml.collector.http.guard import Limits
+    from pdml.collector.http.guard import ConnectionLimits
     from pdml.collector.http.serving import Settings, serve_study
     from pdml.device.page import render
     from pdml.pages import operator_page
@@ -108,7 +108,7 @@ def serve(
             f"The page for contributors has SHA-256 {page.sha256}.",
         )
 
-    limits = Limits(
+    limits = ConnectionLimits(
         head=head_timeout,
         body=body_timeout,
         write=write_timeout,
@@ -200,7 +200,7 @@ def status(
     console.print_result(as_json, snapshot.to_dict(), lambda: _show(snapshot))
 
 
-def _show(status: "Status") -> None:
+def _show(status: "CollectionStatus") -> None:
     totals, by = status.totals, {"epsilon": status.by_epsilon}
     for heading, counts in (by | {"reported answer": status.by_reported_class}).items():
         rows = [(name, f"{count:,}") for name, count in counts.items()]
@@ -221,7 +221,7 @@ def _show(status: "Status") -> None:
         console.print_text(f"Frozen at {status.frozen_at}{exported}.")
 
 
-def _show_retention(status: "Status") -> None:
+def _show_retention(status: "CollectionStatus") -> None:
     if status.clock_jump is not None:
         console.print_text(f"Warning: {status.clock_jump}.")
     elif status.retention:
@@ -332,7 +332,7 @@ def clock(
     )
 
 
-def _show_clock(status: "Status", confirm: bool) -> None:
+def _show_clock(status: "CollectionStatus", confirm: bool) -> None:
     console.print_text(
         f"The clock says {status.now}" + (", which is confirmed." if confirm else ".")
     )

@@ -142,7 +142,7 @@ _GRACE = 3.0  # seconds for bodies and answers on their way when the service sto
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """How long and how many. Every deadline is for the whole of its part."""
 
     # seconds until a request's head is complete, from the connection or the last answer on
@@ -165,8 +165,10 @@ class Limits:
 class Guard:
     """Counts connections, and ends those that take too long; ``problems``: refusals by code."""
 
-    def __init__(self, limits: Limits | None = None, proxies: Proxies | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(
+        self, limits: ConnectionLimits | None = None, proxies: Proxies | None = None
+    ) -> None:
+        self.limits = limits or ConnectionLimits()
         self.most = self.limits.connections  # or as many as the system has room for
         self.now = 0.0  # seconds of the loop's clock, a moment ago
         self.end = inf  # when the service, which stops, waits for nobody any more

@@ -17,7 +17,7 @@ import uvicorn
 
 from pdml.collector.collection import Collection
 from pdml.collector.http.application import create
-from pdml.collector.http.guard import PER_MINUTE, Attempts, Guard, Limits, Proxies
+from pdml.collector.http.guard import PER_MINUTE, Attempts, ConnectionLimits, Guard, Proxies
 from pdml.collector.http.listener import Listener
 from pdml.collector.http.operator_routes import OperatorAuth, operator_token
 from pdml.collector.intake.service import Render, Service
@@ -56,7 +56,7 @@ class Settings:
     test : bool
         Try a study out: also one that does not say what people must be told, which its page then
         says.
-    limits : Limits
+    limits : ConnectionLimits
         Connections at once, and how long each part of a request may take.
     """
 
@@ -70,7 +70,7 @@ class Settings:
     operator_token: Path | None = None
     proxies: Sequence[str] = ()
     test: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,12 +22,12 @@ from pdml.collector.http.guard import Attempts, Guard
 from pdml.collector.intake.report_rules import Refusal, Rules, hash_id, hash_token
 from pdml.collector.storage.records import (
     STORED,
+    CollectionState,
     Decision,
     Ended,
     Entry,
     NoSuchReport,
     Outcome,
-    State,
     hour_text,
     refusal_reason,
 )
@@ -160,7 +160,7 @@ class Summary:
     study_id: str
     study_hash: str
     server: str
-    state: State
+    state: CollectionState
     in_window: bool  # between the study's opening and closing times
     reports: int
     withdrawn: int

@@ -17,7 +17,7 @@ FORMAT = Format(name="collection", version=1)
 Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
 
-class State(StrEnum):
+class CollectionState(StrEnum):
     """A collection's life: open <-> closed -> frozen; and from each of them to erased."""
 
     OPEN = "open"
@@ -110,7 +110,7 @@ def hour_text(hour: int | None) -> str:
 class Totals:
     """What a store can tell without touching a report."""
 
-    state: State
+    state: CollectionState
     tallies: Tallies
     withdrawn: int
     conflicts: int  # reports that came under an id that was taken, and did not repeat it
@@ -129,10 +129,10 @@ class Totals:
 class Ended(InvalidInput):
     """A collection is frozen or erased, and refuses a change; ``state`` says which."""
 
-    def __init__(self, state: State, what: str) -> None:
+    def __init__(self, state: CollectionState, what: str) -> None:
         self.state = state
         why = "its data set has been handed over or is about to be"
-        if state is State.ERASED:
+        if state is CollectionState.ERASED:
             why = "its reports were kept until the end of their retention"
         super().__init__(f"the collection is {state}, so {what}: {why}")
 
@@ -144,15 +144,15 @@ class NoSuchReport(InvalidInput):
         super().__init__("there is no report with this id in this collection")
 
 
-def require_there(state: State) -> None:
+def require_there(state: CollectionState) -> None:
     """Raise `Ended` if there is nothing left to hand over."""
-    if state is State.ERASED:
+    if state is CollectionState.ERASED:
         raise Ended(state, "there is nothing to freeze")
 
 
-def require_changeable(state: State, what: str) -> None:
+def require_changeable(state: CollectionState, what: str) -> None:
     """Raise `Ended` in a collection that takes no changes; ``what``: what is not to be."""
-    if state in (State.FROZEN, State.ERASED):
+    if state in (CollectionState.FROZEN, CollectionState.ERASED):
         raise Ended(state, what)
 
 
@@ -178,7 +178,7 @@ def check_identity(version: int, identity: Sequence[Any], own: CollectionId, whe
 
 def decide_by_id(
     entry: Entry,
-    state: State,
+    state: CollectionState,
     stored: Sequence[Any] | None,
     open_report: Callable[[int, bytes, bytes], Content],
 ) -> Decision | None:
@@ -203,10 +203,10 @@ def decide_by_id(
     return Decision(reason) if reason else None
 
 
-def refusal_reason(state: State, closed_reason: Outcome | None) -> Outcome | None:
+def refusal_reason(state: CollectionState, closed_reason: Outcome | None) -> Outcome | None:
     """Why nothing new is taken now; ``closed_reason`` is what the rules say."""
-    if state is State.FROZEN:
+    if state is CollectionState.FROZEN:
         return Outcome.FROZEN
-    if state is State.ERASED:
+    if state is CollectionState.ERASED:
         return Outcome.CLOSED
-    return closed_reason or (None if state is State.OPEN else Outcome.CLOSED)
+    return closed_reason or (None if state is CollectionState.OPEN else Outcome.CLOSED)

@@ -8,7 +8,7 @@ confirms it. This is no guard against whoever sets the clock at will: steps of a
 import sys
 from datetime import UTC, datetime
 
-from pdml.collector.storage.records import State
+from pdml.collector.storage.records import CollectionState
 from pdml.collector.storage.store import Store
 from pdml.errors import InvalidInput, StorageUnavailable
 from pdml.study import Study
@@ -63,7 +63,7 @@ def keep_retention(study: Study, store: Store, now: float) -> int | None:
         return None  # an hour that is not noted makes a later date less believable, never more
     if latest < hour:
         totals = store.totals()
-        if totals.state is not State.ERASED:
+        if totals.state is not CollectionState.ERASED:
             raise ClockJump(now=now, latest=latest, end=end, reports=totals.reports)
     return store.erase(hour) if now >= end else None
 

@@ -20,12 +20,12 @@ from pdml.collector.storage.records import (
     FORMAT,
     STORED,
     CollectionId,
+    CollectionState,
     Decision,
     Ended,
     Entry,
     NoSuchReport,
     Outcome,
-    State,
     Tallies,
     Totals,
     check_identity,
@@ -189,7 +189,9 @@ class Store(ABC):
             return None
         tokens = [entry[6] for entry in entries if entry[6]]
         with suppress(NotAllNew), self._sealing(wait=wait) as (db, state, sealed_tallies):
-            if state is not State.OPEN or (tokens and self._use_tokens(db, tokens) != len(tokens)):
+            if state is not CollectionState.OPEN or (
+                tokens and self._use_tokens(db, tokens) != len(tokens)
+            ):
                 raise NotAllNew
             tallies = self._tallies(db, state, sealed_tallies)
             self._insert_new(db, entries)
@@ -197,7 +199,7 @@ class Store(ABC):
             return [STORED] * len(entries)
         return None
 
-    def _decide(self, db: Database, entry: Entry, state: State) -> Decision:
+    def _decide(self, db: Database, entry: Entry, state: CollectionState) -> Decision:
         stored = db.execute(self.FIND, (entry.id,)).fetchone()
         if (decision := decide_by_id(entry, state, stored, self._vault.open)) is not None:
             return decision
@@ -217,7 +219,7 @@ class Store(ABC):
         db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
 
     def _tallies(
-        self, db: Database, state: State, sealed_tallies: SealedTallies
+        self, db: Database, state: CollectionState, sealed_tallies: SealedTallies
     ) -> tuple[Tallies, SealedTallies]:
         """The totals before anything is stored. In a database from before a withdrawal they are
         counted anew, and the withdrawal happens to it now.
@@ -225,7 +227,9 @@ class Store(ABC):
         try:
             return self._vault.tallies(sealed_tallies), sealed_tallies
         except KeyDestroyed:
-            tallies, gone = self._vault.recount(self._all_rows(db), frozen=state is State.FROZEN)
+            tallies, gone = self._vault.recount(
+                self._all_rows(db), frozen=state is CollectionState.FROZEN
+            )
         db.executemany(self.ERASE, gone)
         db.execute("UPDATE pdml_collection SET withdrawn = withdrawn + ?", (len(gone),))
         return tallies, SealedTallies(None, None)
@@ -244,16 +248,16 @@ class Store(ABC):
                 tallies = self._vault.tallies(SealedTallies(key, sealed))
                 cells = {cell: count for cell, count in sorted(tallies.items()) if count}
                 counts = dict(zip(_COUNTS, row, strict=True))
-                return Totals(state=State(state), tallies=cells, **counts)
+                return Totals(state=CollectionState(state), tallies=cells, **counts)
         with self._sealing() as (db, now, sealed_tallies):
             self._count(db, *self._tallies(db, now, sealed_tallies), [])
         return self.totals()
 
-    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+    def invitation(self, token: bytes) -> tuple[CollectionState, bool | None]:
         """The state, and whether the invitation of this hash was used (None: unknown)."""
         with self._reading() as db:
             (state,) = db.execute(f"SELECT {_STATE} FROM pdml_collection").fetchone()
-            return State(state), self._is_used(db, token)
+            return CollectionState(state), self._is_used(db, token)
 
     def _is_used(self, db: Database, token: bytes) -> bool | None:
         row = db.execute("SELECT used FROM pdml_invitations WHERE hash = ?", (token,)).fetchone()
@@ -273,7 +277,8 @@ class Store(ABC):
         """
         with self._sealing() as (db, state, sealed_tallies):
             # first: it finishes the withdrawals that a restored database has forgotten
-            current = None if state is State.FROZEN else self._tallies(db, state, sealed_tallies)
+            is_frozen = state is CollectionState.FROZEN
+            current = None if is_frozen else self._tallies(db, state, sealed_tallies)
             row = db.execute(self.FIND, (report,)).fetchone()
             if row is None:
                 raise NoSuchReport
@@ -299,7 +304,7 @@ class Store(ABC):
         """
         with self._sealing() as (db, state, sealed_tallies):
             erased = 0
-            if state is not State.ERASED:
+            if state is not CollectionState.ERASED:
                 now = self._vault.seal_tallies({}, sealed_tallies, self._used(db), anew=True)
                 self._doom_tallies(db, sealed_tallies)
                 db.execute(_DOOM_ALL)
@@ -340,7 +345,7 @@ class Store(ABC):
         """Close, or open again; a frozen collection refuses both."""
         with self._changing() as (db, state, _):
             require_changeable(state, "it can neither be opened nor closed")
-            state = State.OPEN if is_open else State.CLOSED
+            state = CollectionState.OPEN if is_open else CollectionState.CLOSED
             db.execute("UPDATE pdml_collection SET state = ?", (state.value,))
 
     def freeze(self, hour: int) -> int:
@@ -379,7 +384,9 @@ class Store(ABC):
     # Transactions
 
     @contextmanager
-    def _sealing(self, *, wait: bool = True) -> Iterator[tuple[Database, State, SealedTallies]]:
+    def _sealing(
+        self, *, wait: bool = True
+    ) -> Iterator[tuple[Database, CollectionState, SealedTallies]]:
         """A transaction that may seal."""
         with self.lock:
             self._vault.keys.begin()
@@ -388,11 +395,13 @@ class Store(ABC):
             self._vault.keys.commit()
 
     @contextmanager
-    def _changing(self, *, wait: bool = True) -> Iterator[tuple[Database, State, SealedTallies]]:
+    def _changing(
+        self, *, wait: bool = True
+    ) -> Iterator[tuple[Database, CollectionState, SealedTallies]]:
         """A transaction that nobody else writes beside, and the state and the totals it found."""
         with self._transaction(wait=wait) as db:
             state, key, sealed = db.execute(self.LOCK).fetchone()
-            yield db, State(state), SealedTallies(key, sealed)
+            yield db, CollectionState(state), SealedTallies(key, sealed)
 
     def _used(self, db: Database) -> Callable[[int, int], set[int]]:
         return partial(_used_keys, db)

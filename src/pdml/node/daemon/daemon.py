@@ -21,7 +21,7 @@ from pdml.mechanisms.randomness import Secure, Simulated, Source
 from pdml.node.crypto.hpke import Context
 from pdml.node.daemon.job_runner import JobRunner, LocalModels, WriteLocalModel
 from pdml.node.job.activity import Runtime, Steps, Tasks, ThreadTasks, Transport, drive
-from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
+from pdml.node.job.admission import AdmissionRule, JobAdmission, Member, Work
 from pdml.node.job.coordinator import Coordinator, tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
 from pdml.node.job.job_result import write_local_model
@@ -32,10 +32,10 @@ from pdml.node.protocol.requests import (
     LATER,
     OK,
     REFUSED,
-    Answer,
     Begin,
     Fetch,
     Offer,
+    PeerAnswer,
     Postpone,
     Progress,
     Proof,
@@ -50,7 +50,7 @@ from pdml.node.storage.control_db import (
     ControlDatabase,
     OfferState,
     ProgressReport,
-    Status,
+    StatusName,
 )
 from pdml.node.storage.journal import Job, Journal
 from pdml.node.storage.node_dir import NodeDirectory
@@ -93,7 +93,7 @@ class NodeDaemon:
         self.local_models = LocalModels(
             self.directory, self.committed, rule.load_training_data, write_local_model
         )
-        self.admission = Admission(
+        self.admission = JobAdmission(
             self.member,
             rule,
             control_db=self.control_db,
@@ -195,7 +195,7 @@ class NodeDaemon:
 
     def _write_connection(self, up: bool, why: str) -> None:
         with contextlib.suppress(PDMLError):
-            last = self.control_db.read_status(Status.CONNECTION) or {}
+            last = self.control_db.read_status(StatusName.CONNECTION) or {}
             pid = os.getpid()
             if (last.get("up"), last.get("why"), last.get("pid")) == (up, why, pid):
                 return
@@ -203,12 +203,12 @@ class NodeDaemon:
             ends = self.transport.certificate_end() if up else last.get("ends")
             since = last["since"] if same else self.runtime.clock.now()
             status = {"up": up, "why": why, "pid": pid, "since": since, "ends": ends}
-            self.control_db.write_status(Status.CONNECTION, status)
+            self.control_db.write_status(StatusName.CONNECTION, status)
             where = "connected to" if up else "not connected to"
             log.info("%s the relay%s", where, f": {why}" if why else "")
 
 
-Handler = Callable[[Context, bytes], Answer]
+Handler = Callable[[Context, bytes], PeerAnswer]
 
 
 class Handlers:
@@ -226,7 +226,7 @@ class Handlers:
     def __init__(
         self,
         member: Member,
-        admission: Admission,
+        admission: JobAdmission,
         reporter: EquivocationReporter,
         committed: Journal,
         *,
@@ -262,38 +262,38 @@ class Handlers:
             answer = self.by_kind[context.kind](context, content)
         except PDMLError as error:
             log.info("refused %s of %s: %s", plain(context.kind, 40), context.sender, error)
-            answer = Answer(REFUSED, public_message(error, name))
+            answer = PeerAnswer(REFUSED, public_message(error, name))
         return msgspec.msgpack.encode(answer)
 
-    def _offer(self, context: Context, content: bytes) -> Answer:
+    def _offer(self, context: Context, content: bytes) -> PeerAnswer:
         key = self._member.study.signing_keys[context.sender]
         return self._admission.consider(Offer.read(content, context.sender, key), content)
 
-    def _postpone(self, context: Context, content: bytes) -> Answer:
+    def _postpone(self, context: Context, content: bytes) -> PeerAnswer:
         request = read_request(content, Postpone, context.sender)
         self._admission.postpone(request.attempt, context.sender)
-        return Answer(OK)
+        return PeerAnswer(OK)
 
-    def _begin(self, context: Context, content: bytes) -> Answer:
+    def _begin(self, context: Context, content: bytes) -> PeerAnswer:
         begin = read_request(content, Begin, context.sender)
         work = self._admission.begin(begin, context.sender)
         if work is not None:
             self._start_job(work)
-        return Answer(OK)
+        return PeerAnswer(OK)
 
-    def _stop(self, context: Context, content: bytes) -> Answer:
+    def _stop(self, context: Context, content: bytes) -> PeerAnswer:
         stop = read_request(content, Stop, context.sender)
         sentence = f"{context.sender} ended the job: {plain(stop.sentence, 500)}"
         self._admission.stop_by_member(stop.attempt, sentence)
-        return Answer(OK)
+        return PeerAnswer(OK)
 
-    def _progress(self, context: Context, content: bytes) -> Answer:
+    def _progress(self, context: Context, content: bytes) -> PeerAnswer:
         digest = content.decode("ascii", "replace")
         entry = next((job for job in self._committed.jobs() if job.terms == digest), None)
         state, t = ("", 0) if entry is None else (entry.state, entry.round)
-        return Answer(OK, messages=[msgspec.msgpack.encode(Progress(state, t))])
+        return PeerAnswer(OK, messages=[msgspec.msgpack.encode(Progress(state, t))])
 
-    def _fetch(self, context: Context, content: bytes) -> Answer:
+    def _fetch(self, context: Context, content: bytes) -> PeerAnswer:
         """A piece of somebody's statement on a job, or of the proof against it, if it is here."""
         request = read_request(content, Fetch, context.sender)
         entry, name = self._known_job(request.job), self._member.name
@@ -307,7 +307,7 @@ class Handlers:
             return nothing_yet(name, entry.job, entry.round, expected=expected)
         return piece(data, request.start)
 
-    def _proof(self, context: Context, content: bytes) -> Answer:
+    def _proof(self, context: Context, content: bytes) -> PeerAnswer:
         proof = read_request(content, Proof, context.sender)
         return self._reporter.handle_proof(context.sender, proof, self._known_job(proof.job))
 
@@ -322,10 +322,10 @@ class Handlers:
             f"{self._member.name} knows no such job {plain(job, 64)!r}"
         ).mark_public()
 
-    def _exchange(self, context: Context, content: bytes) -> Answer:
+    def _exchange(self, context: Context, content: bytes) -> PeerAnswer:
         exchange = self._admission.exchange(context.job)
         if exchange is None:
-            return Answer(LATER)
+            return PeerAnswer(LATER)
         return exchange.answer(context.kind, context.sender, content)
 
 

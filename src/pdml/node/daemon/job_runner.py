@@ -11,7 +11,7 @@ from pdml.errors import Equivocation, JournalError, PDMLError
 from pdml.mechanisms.randomness import Source
 from pdml.node.job import statements
 from pdml.node.job.activity import Runtime, Steps
-from pdml.node.job.admission import Admission, AdmissionRule, Member, Work
+from pdml.node.job.admission import AdmissionRule, JobAdmission, Member, Work
 from pdml.node.job.coordinator import tell_stop
 from pdml.node.job.equivocation_reporter import EquivocationReporter
 from pdml.node.job.job_result import write_local_model
@@ -39,7 +39,7 @@ class JobRunner:
         member: Member,
         directory: NodeDirectory,
         *,
-        admission: Admission,
+        admission: JobAdmission,
         rule: AdmissionRule,
         journal: Journal,
         source: Source,

@@ -18,9 +18,9 @@ from pdml.node.protocol.requests import (
     LATER,
     OK,
     REFUSED,
-    Answer,
     Begin,
     Offer,
+    PeerAnswer,
     acceptance,
     check_begin,
 )
@@ -125,7 +125,7 @@ class AdmissionRule:
         return terms
 
 
-class Admission:
+class JobAdmission:
     """The offers, and the one attempt that this node is in; for any thread.
 
     Guarantees
@@ -151,7 +151,7 @@ class Admission:
 
     # Offers
 
-    def consider(self, offer: Offer, content: bytes) -> Answer:
+    def consider(self, offer: Offer, content: bytes) -> PeerAnswer:
         name = self._member.name
         with self.lock:
             work, stored = self.work, self._control_db.attempt(offer.attempt)
@@ -160,10 +160,10 @@ class Admission:
             if work is not None and work.offer.attempt == offer.attempt:
                 return self._accept(offer)
             if stored is not None and stored.state in ENDED:
-                return Answer(REFUSED, stored.sentence or f"{name} refused job {offer.job}")
+                return PeerAnswer(REFUSED, stored.sentence or f"{name} refused job {offer.job}")
             if work is not None and not self._gives_way(work, offer, content):
                 current = work.offer
-                return Answer(LATER, busy(name, current.job, current.offerer, begun=work.begun))
+                return PeerAnswer(LATER, busy(name, current.job, current.offerer, begun=work.begun))
             first = self._first_state(offer) if stored is None else None
             try:
                 terms = self._rule.check(offer)
@@ -174,7 +174,7 @@ class Admission:
                 stored = self.store(offer, content, *first)
             self.expect_start(offer)
             if stored is not None and stored.state == OfferState.PENDING:
-                return Answer(LATER, f"{name}'s operator has not decided yet")
+                return PeerAnswer(LATER, f"{name}'s operator has not decided yet")
             if work is not None:
                 self._postpone(work, goes_first(offer.job, offer.offerer))
             self._control_db.move(offer.attempt, OfferState.ACCEPTED)
@@ -183,9 +183,9 @@ class Admission:
                 self.work.deadline = self._runtime.clock.monotonic() + offer.start_timeout
             return self._accept(offer)
 
-    def _accept(self, offer: Offer) -> Answer:
+    def _accept(self, offer: Offer) -> PeerAnswer:
         member = self._member
-        return Answer(OK, messages=[acceptance(offer, member.name, member.identity)])
+        return PeerAnswer(OK, messages=[acceptance(offer, member.name, member.identity)])
 
     def _gives_way(self, work: Work, offer: Offer, content: bytes) -> bool:
         """Whether an own offer that waits lets another member's go first: of two the one with the

@@ -9,7 +9,7 @@ import msgspec
 
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node.job.activity import Ask, Runtime, Steps, Wait, ask_all
-from pdml.node.job.admission import Admission, Member, Work
+from pdml.node.job.admission import JobAdmission, Member, Work
 from pdml.node.job.round_exchange import Stopped
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.protocol.redaction import public_message
@@ -33,7 +33,7 @@ from pdml.node.storage.control_db import (
     ControlDatabase,
     OfferState,
     ProgressReport,
-    Status,
+    StatusName,
 )
 from pdml.planning.training_plan import TrainingPlan
 
@@ -73,7 +73,7 @@ class Coordinator:
     def __init__(
         self,
         member: Member,
-        admission: Admission,
+        admission: JobAdmission,
         *,
         control_db: ControlDatabase,
         progress: ProgressReport,
@@ -116,7 +116,7 @@ class Coordinator:
 
     def resume_start(self) -> Steps[None]:
         """After a restart: tell those who may not have heard that a job begins, and wait for it."""
-        pending = self._control_db.read_status(Status.BEGIN)
+        pending = self._control_db.read_status(StatusName.BEGIN)
         stored = pending and self._control_db.attempt(pending["attempt"])
         if stored and stored.state in (OfferState.BEGUN, OfferState.DONE):
             with contextlib.suppress(PDMLError):  # who has ended it says why when it is asked
@@ -139,7 +139,7 @@ class Coordinator:
             accepted = yield from self._collect_acceptances(offer, content, deadline)
             if accepted is not None:
                 begin = Begin(attempt=offer.attempt, accepted=accepted)
-                self._control_db.write_status(Status.BEGIN, msgspec.to_builtins(begin))
+                self._control_db.write_status(StatusName.BEGIN, msgspec.to_builtins(begin))
                 with self._admission.lock:
                     self._check_offered(offer)
                     if self._admission.is_in(offer):
@@ -230,7 +230,7 @@ class Coordinator:
             ),
         )
         if not missing:
-            self._control_db.insist(lambda: self._control_db.write_status(Status.BEGIN, None))
+            self._control_db.insist(lambda: self._control_db.write_status(StatusName.BEGIN, None))
 
     def _state(self, offer: Offer) -> OfferState:
         stored = self._control_db.attempt(offer.attempt)

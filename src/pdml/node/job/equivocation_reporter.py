@@ -13,7 +13,15 @@ from pdml.node.job.admission import Member
 from pdml.node.job.statements import fetch, is_cut_short, piece
 from pdml.node.protocol import equivocation, signed_statement
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, Proof, RequestKind, read_answer
+from pdml.node.protocol.requests import (
+    LATER,
+    OK,
+    REFUSED,
+    PeerAnswer,
+    Proof,
+    RequestKind,
+    read_answer,
+)
 from pdml.node.storage.journal import Job, Journal
 from pdml.node.storage.node_dir import NodeDirectory
 
@@ -86,7 +94,7 @@ class EquivocationReporter:
         check_ours(path.parent, "the folder of proofs", folder=True)
         write_private(path, evidence, first=True)
 
-    def evidence_piece(self, job: Job, peer: str, start: int) -> Answer:
+    def evidence_piece(self, job: Job, peer: str, start: int) -> PeerAnswer:
         if peer not in self._member.all or not self._has(job.job, peer):
             raise InvalidInput(
                 f"{self._member.name} has no proof against {plain(peer, 64)!r}"
@@ -96,18 +104,18 @@ class EquivocationReporter:
     def _has(self, job: str, peer: str) -> bool:
         return check_ours(self._path(job, peer), equivocation.DESCRIPTION)
 
-    def handle_proof(self, sender: str, proof: Proof, job: Job) -> Answer:
+    def handle_proof(self, sender: str, proof: Proof, job: Job) -> PeerAnswer:
         """Fetch what ``sender`` announced; it is stored if signatures alone prove it."""
         about = sender, job.job, proof.peer
         if proof.peer not in self._member.all or about in self._worthless:
-            return Answer(REFUSED, f"{self._member.name} takes no such proof")
+            return PeerAnswer(REFUSED, f"{self._member.name} takes no such proof")
         if self._has(job.job, proof.peer):
-            return Answer(OK)
+            return PeerAnswer(OK)
         with self._lock:  # one at a time from each member: it could announce thousands
             if not any(whom == sender for whom, _, _ in self._fetching):
                 self._fetching.add(about)
                 self._runtime.tasks.spawn(self._fetch(sender, job, proof.peer))
-        return Answer(LATER)
+        return PeerAnswer(LATER)
 
     def _fetch(self, sender: str, job: Job, peer: str) -> Steps[None]:
         about = sender, job.job, peer

@@ -25,7 +25,7 @@ from pdml.training.server import Node, compiles
 from pdml.training.sums_release import check_sums
 
 
-class Machine(Protocol):
+class TrainingMachine(Protocol):
     """One server in training: `pdml.training.server.Node`, or
     `pdml.node.job.sums_participant.SumsNode`. Its states have ``t`` and ``sent``."""
 
@@ -87,7 +87,7 @@ class Participant:
         self._peer_round: dict[str, int] = {}
         self._node, self._state = self._open()
 
-    def _open(self) -> tuple[Machine, Any]:
+    def _open(self) -> tuple[TrainingMachine, Any]:
         terms, journal, source = self.terms, self._journal, self._source.name
         entry, purpose = journal.job(terms.job), f"{terms.digest} {self.name}".encode()
         if entry is None:
@@ -116,7 +116,7 @@ class Participant:
             state = node.replay(state, self._in_order(inbox), released)
         return node, state
 
-    def _machine(self, inner: bytes | None) -> tuple[Machine, bytes]:
+    def _machine(self, inner: bytes | None) -> tuple[TrainingMachine, bytes]:
         """The state machine, and its inner state to be kept (q_i - η_i/n; of sums nothing).
         ``inner`` is what an earlier life kept.
         """

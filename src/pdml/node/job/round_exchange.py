@@ -17,7 +17,7 @@ from pdml.errors import Equivocation, PDMLError, PeerError, plain
 from pdml.node.job.activity import Ask, Steps, Wait
 from pdml.node.job.participant import Participant
 from pdml.node.protocol.redaction import public_message
-from pdml.node.protocol.requests import LATER, OK, REFUSED, Answer, RequestKind, read_answer
+from pdml.node.protocol.requests import LATER, OK, REFUSED, PeerAnswer, RequestKind, read_answer
 
 _FIRST, _ATTEMPT = 1.0, 10.0  # seconds before the first sending, and any, is tried again
 _PAUSE = 0.25  # between two attempts
@@ -52,30 +52,32 @@ class Exchange:
 
     # What arrives, in any thread
 
-    def answer(self, kind: str, peer: str, data: bytes) -> Answer:
+    def answer(self, kind: str, peer: str, data: bytes) -> PeerAnswer:
         """Take one message; a bad one ends the job here, and its sender hears why."""
         participant = self.participant
         if peer not in participant.neighbours:
-            return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {participant.name}")
+            return PeerAnswer(
+                REFUSED, f"{peer or 'somebody'} is no neighbour of {participant.name}"
+            )
         with self._lock:
             if self._failure is not None:
-                return Answer(REFUSED, public_message(self._failure, participant.name))
+                return PeerAnswer(REFUSED, public_message(self._failure, participant.name))
             awaited = ", ".join(self._awaited)
             try:
                 if kind == RequestKind.HELLO:
                     met = participant.welcome(peer, data)
                     messages = [participant.hello(peer), *(participant.resend(peer) if met else [])]
-                    return Answer(OK if met else LATER, awaited, messages)
+                    return PeerAnswer(OK if met else LATER, awaited, messages)
                 if not participant.met(peer):
-                    return Answer(LATER, awaited)
+                    return PeerAnswer(LATER, awaited)
                 participant.accept(peer, data)
                 if participant.done:
                     participant.save()  # no next round does
             except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)
-                return Answer(REFUSED, public_message(error, participant.name))
+                return PeerAnswer(REFUSED, public_message(error, participant.name))
             self._arrival.set()
-        return Answer(OK, awaited)
+        return PeerAnswer(OK, awaited)
 
     def stop(self, sentence: str) -> None:
         """End the job from outside."""
@@ -217,7 +219,7 @@ class Exchange:
             yield from self._meet_again(answers)
             patience *= 2
 
-    def _meet_again(self, answers: Mapping[str, Answer]) -> Steps[None]:
+    def _meet_again(self, answers: Mapping[str, PeerAnswer]) -> Steps[None]:
         """Whoever was killed after its last round does not say hello again, and takes no release
         before one: who lacks something of it says it.
         """
@@ -233,7 +235,7 @@ class Exchange:
         limit: float,
         what: str,
         patience: float,
-    ) -> Steps[dict[str, Answer]]:
+    ) -> Steps[dict[str, PeerAnswer]]:
         """One attempt; a refusal ends the job, and so does the deadline."""
         with self._lock:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
@@ -247,7 +249,7 @@ class Exchange:
 
     def _send(
         self, kind: RequestKind, messages: Mapping[str, bytes], timeout: float
-    ) -> Steps[dict[str, Answer]]:
+    ) -> Steps[dict[str, PeerAnswer]]:
         """A refusal ends the job. With a timeout of 0 no answer is waited for."""
         digest = self.participant.terms.digest
         replies = yield Ask(kind=kind, messages=dict(messages), timeout=timeout, job=digest)

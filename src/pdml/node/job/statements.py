@@ -18,8 +18,8 @@ from pdml.node.protocol.requests import (
     LATER,
     OK,
     REFUSED,
-    Answer,
     Fetch,
+    PeerAnswer,
     RequestKind,
     read_answer,
 )
@@ -132,8 +132,8 @@ class StatementStore(Protocol):
     def store_statement(self, server: str, data: bytes) -> None: ...
 
 
-def piece(data: bytes, start: int) -> Answer:
-    return Answer(OK, messages=[data[start : start + CHUNK], len(data).to_bytes(8, "big")])
+def piece(data: bytes, start: int) -> PeerAnswer:
+    return PeerAnswer(OK, messages=[data[start : start + CHUNK], len(data).to_bytes(8, "big")])
 
 
 def is_cut_short(part: bytes, data: bytes, whole: int) -> bool:
@@ -141,10 +141,12 @@ def is_cut_short(part: bytes, data: bytes, whole: int) -> bool:
     return not part or (len(part) < CHUNK and len(data) < whole)
 
 
-def nothing_yet(name: str, job: str, round: int, *, expected: bool) -> Answer:
+def nothing_yet(name: str, job: str, round: int, *, expected: bool) -> PeerAnswer:
     """There is no statement here; ``expected`` says whether one may come."""
     state = LATER if expected else REFUSED
-    return Answer(state, f"{name} has no such statement on job {job}", [round.to_bytes(8, "big")])
+    return PeerAnswer(
+        state, f"{name} has no such statement on job {job}", [round.to_bytes(8, "big")]
+    )
 
 
 def fetch(
@@ -156,7 +158,7 @@ def fetch(
     timeout: float,
     *,
     proof: bool = False,
-) -> Steps[Answer | None]:
+) -> Steps[PeerAnswer | None]:
     request = Fetch(job=job, terms=terms, server=server, start=start, proof=proof)
     messages = {source: msgspec.msgpack.encode(request)}
     replies = yield Ask(kind=RequestKind.FETCH, messages=messages, timeout=timeout)

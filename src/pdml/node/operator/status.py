@@ -27,7 +27,7 @@ from pdml.node.storage.control_db import (
     Attempt,
     ControlDatabase,
     OfferState,
-    Status,
+    StatusName,
     current_attempt,
 )
 from pdml.node.storage.journal import Job, JobState, Journal
@@ -208,8 +208,8 @@ def _control(
     if not home.path(CONTROL).exists():
         return {}, [], {}, {}
     with closing(ControlDatabase(home.folder)) as control_db:
-        connection = control_db.read_status(Status.CONNECTION) or {}
-        progress = control_db.read_status(Status.PROGRESS) or {}
+        connection = control_db.read_status(StatusName.CONNECTION) or {}
+        progress = control_db.read_status(StatusName.PROGRESS) or {}
         return connection, control_db.attempts(), control_db.unfinished(), progress
 
 

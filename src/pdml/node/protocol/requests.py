@@ -44,16 +44,16 @@ class AnswerState(StrEnum):
 OK, LATER, REFUSED = AnswerState
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PeerAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: str
     sentence: str = ""
     messages: list[bytes] = []
 
 
-def read_answer(data: bytes) -> Answer | None:
+def read_answer(data: bytes) -> PeerAnswer | None:
     """An answer as it arrived; None if it is none."""
     try:
-        answer: Answer = decode(data, Answer, msgspec.msgpack.decode)
+        answer: PeerAnswer = decode(data, PeerAnswer, msgspec.msgpack.decode)
     except msgspec.DecodeError:
         return None
     return answer

@@ -19,7 +19,7 @@ from typing import Any
 from pdml.clock import Clock
 from pdml.errors import InvalidInput, PDMLError
 from pdml.formats import Format
-from pdml.node.storage.sqlite_store import Store
+from pdml.node.storage.sqlite_store import SharedDatabase
 
 FORMAT = Format(name="control", version=1)
 
@@ -52,7 +52,7 @@ class CommandKind(StrEnum):
     STOP = "stop"
 
 
-class Status(StrEnum):
+class StatusName(StrEnum):
     """What the running node says of itself."""
 
     CONNECTION = "connection"
@@ -131,7 +131,7 @@ class ControlDatabase:
         path = folder / CONTROL
         self._unwritten: list[Callable[[], object]] = []
         try:
-            self._db = Store(path, pragmas=("journal_mode=WAL",), timeout=10)
+            self._db = SharedDatabase(path, pragmas=("journal_mode=WAL",), timeout=10)
             (version,) = self._db.row("PRAGMA user_version")
             why = FORMAT.refusal(version, f"the node's control database {path}") if version else ""
             if why:
@@ -272,13 +272,13 @@ class ControlDatabase:
 
     # What the running node says of itself
 
-    def write_status(self, name: Status, value: Any) -> None:
+    def write_status(self, name: StatusName, value: Any) -> None:
         with self._transaction():
             self._db.change(
                 "INSERT OR REPLACE INTO status VALUES (?, ?)", (name, json.dumps(value))
             )
 
-    def read_status(self, name: Status) -> Any:
+    def read_status(self, name: StatusName) -> Any:
         row = self._db.row("SELECT value FROM status WHERE name = ?", (name,))
         return json.loads(row[0]) if row else None
 
@@ -309,4 +309,4 @@ class ProgressReport:
             self._written = now
             status = {"job": job, "rounds": dict(self._rounds), "of": rounds}
             with suppress(PDMLError):
-                self._control_db.write_status(Status.PROGRESS, status)
+                self._control_db.write_status(StatusName.PROGRESS, status)

@@ -31,7 +31,7 @@ from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import open_ours
 from pdml.formats import Format
-from pdml.node.storage.sqlite_store import Store
+from pdml.node.storage.sqlite_store import SharedDatabase
 
 FORMAT = Format(name="journal", version=1)
 
@@ -98,7 +98,7 @@ class Journal:
         self._lock: int | None = None
         try:
             self._lock = _acquire_lock(path, clock)
-            self._db = Store(
+            self._db = SharedDatabase(
                 path,
                 pragmas=(
                     "journal_mode=WAL",
@@ -125,7 +125,7 @@ class Journal:
         journal = cls.__new__(cls)
         journal.path, journal._clock, journal._lock = path, SYSTEM_CLOCK, None
         try:
-            journal._db = Store(path, read_only=True, timeout=5)
+            journal._db = SharedDatabase(path, read_only=True, timeout=5)
             (version,) = journal._db.row("PRAGMA user_version")
         except (sqlite3.Error, OSError) as error:
             raise JournalError(

@@ -16,7 +16,7 @@ _WHAT = "the node's database"
 Values = Sequence[str | int | bytes]
 
 
-class Store:
+class SharedDatabase:
     """An open database. Its methods raise `sqlite3.Error`, where they read what ``read_error``
     makes of it; after `close` all of them do.
     """

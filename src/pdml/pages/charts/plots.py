@@ -33,7 +33,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """From values to shares of the height, with at most a dozen round numbers on the way."""
 
     low: float
@@ -61,23 +61,23 @@ class Scale:
         return inside[:: 1 + len(inside) // 12]
 
 
-def from_zero(series: Sequence[Series]) -> Scale:
+def from_zero(series: Sequence[Series]) -> AxisScale:
     """From 0 up, or logarithmic where positive values span more than a factor of ten."""
     positive = [
         value for curve in series for value in curve.values if _LEAST < value < float("inf")
     ]
     low, high = min(positive, default=0.0), max(positive, default=0.0)
     if 0 < 10 * low < high:
-        return Scale(low / 1.25, high * 1.25, logarithmic=True)
-    return Scale(0.0, 1.08 * high if high > 0 else 1.0)
+        return AxisScale(low / 1.25, high * 1.25, logarithmic=True)
+    return AxisScale(0.0, 1.08 * high if high > 0 else 1.0)
 
 
-def around(series: Sequence[Series], write: Callable[[float], str]) -> Scale:
+def around(series: Sequence[Series], write: Callable[[float], str]) -> AxisScale:
     """Just the values and some room, for what has no natural zero."""
     finite = [value for curve in series for value in curve.values if isfinite(value)]
     low, high = min(finite), max(finite)
     room = max(0.1 * (high - low), 0.01 * max(abs(low), abs(high))) or 1.0
-    return Scale(low - room, high + room, write=write)
+    return AxisScale(low - room, high + room, write=write)
 
 
 def round_numbers(low: float, high: float) -> list[float]:
@@ -96,7 +96,7 @@ class Chart:
     x: str = "Round of training"
     y: str
     series: tuple[Series, ...]  # With more than one, a legend tells them apart
-    scale: Scale  # Of all of them
+    scale: AxisScale  # Of all of them
     right: Sequence[tuple[float, str]] = ()  # Values that a second scale names, and their names
     right_is: str = ""  # What that scale is
     band: tuple[int, str] | None = None  # From where on nothing is known, and the words for it
@@ -228,8 +228,8 @@ _LONGEST = 18  # characters of a name
 
 def plane_figure(
     points: Sequence[tuple[float, float, float]],
-    across: Scale,
-    up: Scale,
+    across: AxisScale,
+    up: AxisScale,
     *,
     x: str,
     y: str,
@@ -288,7 +288,7 @@ def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
     """Dots with their intervals, one below the other."""
     ends = [0.0, *(end for row in rows for end in (row.low, row.high))]
     room = 0.04 * (max(ends) - min(ends)) or 1.0
-    scale = Scale(min(ends) - room, max(ends) + room)
+    scale = AxisScale(min(ends) - room, max(ends) + room)
     base = _HEAD + _ROW * len(rows) + 6
 
     def across(value: float) -> float:

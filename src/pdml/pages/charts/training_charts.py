@@ -14,9 +14,9 @@ from pdml.accounting.ledger_row import RESTS_ON
 from pdml.accounting.profiles import limit_epsilon
 from pdml.formatting import numbers
 from pdml.pages.charts.plots import (
+    AxisScale,
     Chart,
     Colour,
-    Scale,
     Series,
     Whisker,
     around,
@@ -318,15 +318,15 @@ def _servers(spots: Sequence[Place], labels: list[str], colours: list[str]) -> I
         yield mark("text", label, x=across, y=down + (4 if inside else size + 14), class_=style)
 
 
-def _accuracy_scale(accuracies: Sequence[float]) -> Scale:
+def _accuracy_scale(accuracies: Sequence[float]) -> AxisScale:
     middle, half = (
         (max(accuracies) + min(accuracies)) / 2,
         max((max(accuracies) - min(accuracies)) / 2, 0.002),
     )
-    return Scale(middle - half, middle + half, write=numbers.percent_tick)
+    return AxisScale(middle - half, middle + half, write=numbers.percent_tick)
 
 
-def _colour(scale: Scale | None, value: float | None) -> str:
+def _colour(scale: AxisScale | None, value: float | None) -> str:
     """ "" is the style sheet's."""
     if scale is None:
         return ""
@@ -335,7 +335,7 @@ def _colour(scale: Scale | None, value: float | None) -> str:
     return _VIRIDIS[min(int(len(_VIRIDIS) * scale.share(value)), len(_VIRIDIS) - 1)]
 
 
-def _legend(scale: Scale, top: float) -> Iterator[Mark]:
+def _legend(scale: AxisScale, top: float) -> Iterator[Mark]:
     """What the colours mean."""
     left, wide = 60.0, WIDTH - 120.0
     step = wide / len(_VIRIDIS)

@@ -28,7 +28,7 @@ _ADDRESS = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?):(\d
 Edges = tuple[tuple[str, str], ...]
 
 
-class Topology(StrEnum):
+class LinkRule(StrEnum):
     """Links that are made by a rule."""
 
     RING = "ring"
@@ -37,7 +37,7 @@ class Topology(StrEnum):
 
 TOPOLOGY = {
     "edges": Key(help="Pairs of names of servers."),
-    "kind": Key(help=f"Instead of them: {' or '.join(f'`{kind}`' for kind in Topology)}."),
+    "kind": Key(help=f"Instead of them: {' or '.join(f'`{kind}`' for kind in LinkRule)}."),
 }
 
 
@@ -152,13 +152,13 @@ def read_topology(errors: ValidationErrors, value: object, names: Sequence[str])
     at: Path = ("topology",)
     table = read_table(errors, at, value, TOPOLOGY)
     if isinstance(value, Mapping) and len(table) != 1:
-        errors.add(at, f"topology must have either edges or a kind ({' or '.join(Topology)})")
+        errors.add(at, f"topology must have either edges or a kind ({' or '.join(LinkRule)})")
     elif "kind" in table:
-        if table["kind"] not in list(Topology):
-            kinds = " or ".join(repr(str(kind)) for kind in Topology)
+        if table["kind"] not in list(LinkRule):
+            kinds = " or ".join(repr(str(kind)) for kind in LinkRule)
             why = "anything else is written as edges"
             errors.reject((*at, "kind"), f"be {kinds}", table["kind"], why)
-        elif table["kind"] == Topology.COMPLETE:
+        elif table["kind"] == LinkRule.COMPLETE:
             return tuple(combinations(names, 2))
         elif len(names) > 1:
             return _ordered(zip(names, (*names[1:], names[0]), strict=True), names)

@@ -21,7 +21,7 @@ from pdml.study.schema.validation import (
     ABSENT,
     Key,
     Mistake,
-    Table,
+    TableSpec,
     ValidationErrors,
     as_fields,
     declared_keys,
@@ -54,8 +54,8 @@ _LIMIT = {
 }
 
 # In the order in which a new file has them.
-TABLES: dict[str, Table] = {
-    "study": Table(
+TABLES: dict[str, TableSpec] = {
+    "study": TableSpec(
         help="Its name, and when people can take part.",
         required=True,
         keys={
@@ -66,25 +66,25 @@ TABLES: dict[str, Table] = {
             )
         },
     ),
-    "organiser": Table(
+    "organiser": TableSpec(
         help="Who answers for the study. People are asked only by a study with this, `notice` and "
         "`consent`.",
         record=Organiser,
         comment="Who answers for the study: people read it first, and it stands on their receipt.",
     ),
-    "notice": Table(
+    "notice": TableSpec(
         help="What people are told of what becomes of their answers.",
         record=Notice,
         comment="What people are told of what becomes of their answers. When retention comes, "
         "collection services\nerase all reports, as if everybody had withdrawn.",
     ),
-    "consent": Table(
+    "consent": TableSpec(
         help="What people agree to before they answer.",
         record=Consent,
         comment="What people tick before they answer. Every report carries the version, and the "
         "sha256 of the text.",
     ),
-    "label": Table(
+    "label": TableSpec(
         help="The sensitive question.",
         required=True,
         keys={"epsilon": Key(help="How private people may be.", required=True)},
@@ -94,8 +94,8 @@ epsilon, the more seldom it is the true answer. The first on the menu is the flo
 report with a small epsilon weighs more in training. Above 2.944438 a report can make people more
 than 95% sure: a study that wants that says accept_weak = true.""",
     ),
-    "label.epsilon": Table(),
-    "encoder": Table(
+    "label.epsilon": TableSpec(),
+    "encoder": TableSpec(
         help="How answers become features, and what stands for no answer in tables. It may be left "
         "out.",
         keys=questions.ENCODER,
@@ -103,7 +103,7 @@ than 95% sure: a study that wants that says accept_weak = true.""",
 How answers become features. missing_values = ["NA", "?"] says what stands for no answer in
 tables, besides an empty cell.""",
     ),
-    "attributes": Table(
+    "attributes": TableSpec(
         help=f"What the model predicts from, 1 to {questions.MOST_ATTRIBUTES:,} tables of at most "
         f"{questions.MOST_FEATURES:,} features together. Their order numbers the features.",
         required=True,
@@ -118,7 +118,7 @@ width): the nearer to the truth, the better the model. Write what you expect wit
 People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
 """,
     ),
-    "maps": Table(
+    "maps": TableSpec(
         help=f"Further features that devices make of the answers, at most {questions.MOST_MAPS} "
         "tables.",
         many=True,
@@ -126,7 +126,7 @@ People may skip a question with missing = "typical" (a number) or missing = "lev
         comment="Further features that devices make of the answers; the collecting "
         "organisation can read these, too.",
     ),
-    "languages": Table(
+    "languages": TableSpec(
         help="The texts in other languages, a table for each; they are part of the study. A "
         "translation is whole: it says all that the study says in its own.",
         many=True,
@@ -135,10 +135,10 @@ People may skip a question with missing = "typical" (a number) or missing = "lev
 The texts in other languages, for the form. Each says all that the study says in its own; names,
 classes and levels stay what they are in reports and tables.""",
     ),
-    "languages.attributes": Table(record=Question, many=True),
-    "languages.notice": Table(),
-    "languages.consent": Table(),
-    "servers": Table(
+    "languages.attributes": TableSpec(record=Question, many=True),
+    "languages.notice": TableSpec(),
+    "languages.consent": TableSpec(),
+    "servers": TableSpec(
         help=f"Who collects and trains, 2 to {servers.MOST_SERVERS:,} tables. Their order numbers "
         "them.",
         required=True,
@@ -146,14 +146,14 @@ classes and levels stay what they are in reports and tables.""",
         record=servers.ServerEntry,
         comment="Who collects and trains. The order numbers the servers.",
     ),
-    "topology": Table(
+    "topology": TableSpec(
         help="Who talks to whom: edges, or a kind. All servers must be connected.",
         required=True,
         keys=servers.TOPOLOGY,
         comment='Who talks to whom in training: edges = [["a", "b"], ...], or kind = "ring" or '
         '"complete".',
     ),
-    "budget": Table(
+    "budget": TableSpec(
         help="The most that all other servers together, or `colluding` of them, may learn from all "
         "trainings. Organisations train only under a study whose budget ends.",
         keys={
@@ -173,14 +173,14 @@ The most that all other servers together may learn about one person, from all tr
 that would exceed it is refused. It must end: limit features (or labels, below the menu's floor).
 colluding = k limits what any k of them together may learn, instead of all: only for sums.""",
     ),
-    "budget.features": Table(keys=_LIMIT),
-    "budget.labels": Table(keys=_LIMIT),
-    "plan": Table(
+    "budget.features": TableSpec(keys=_LIMIT),
+    "budget.labels": TableSpec(keys=_LIMIT),
+    "plan": TableSpec(
         help="How to train: settings of a plan. Left out, each job brings its own.",
         keys={name: Key(help="", example="30" if name == "rounds" else "") for name in SETTINGS},
         comment="How to train. `pdml plan` proposes settings that meet a budget.",
     ),
-    "relay": Table(
+    "relay": TableSpec(
         help="Where nodes meet.",
         record=servers.Relay,
         comment="Where nodes meet; the fingerprint is that of the public key in its certificate.",
@@ -276,7 +276,7 @@ def _refuse_other_format(document: object) -> str:
     return FORMAT.refusal(version, "the study") if type(version) is int else ""
 
 
-def _with_gaps(values: dict[str, Any], table: Table) -> dict[str, Any]:
+def _with_gaps(values: dict[str, Any], table: TableSpec) -> dict[str, Any]:
     """Something empty for what is required and missing, which is a mistake already."""
     required, _ = names_of(declared_keys(table.record)) if table.record else ((), ())
     return dict.fromkeys(required, "") | values

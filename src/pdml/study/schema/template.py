@@ -17,7 +17,7 @@ from pdml.files import atomic_write
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.definition import Study
 from pdml.study.schema import trainable
-from pdml.study.schema.servers import Relay, ServerEntry, Topology
+from pdml.study.schema.servers import LinkRule, Relay, ServerEntry
 from pdml.study.schema.study_file import TABLES, keys_of
 from pdml.study.schema.toml_lines import Path, parse, read_text
 from pdml.study.schema.validation import ValidationErrors
@@ -115,7 +115,7 @@ def new_study(
     menu: Sequence[float] = MENU,
     default: float | None = None,
     accept_weak: bool = False,
-    topology: str = Topology.RING,
+    topology: str = LinkRule.RING,
     features_epsilon: float = FEATURES_EPSILON,
     labels_epsilon: float | None = None,
     missing_values: Sequence[str] = (),

@@ -299,7 +299,7 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class TableSpec:
     """One table of the file: its keys are the fields of ``record``, or given one by one."""
 
     help: str = ""
