@@ -16,7 +16,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-deep test-fast test-pythons coverage package sbom simulate
+.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-deep test-fast test-pythons coverage package sbom simulate fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,15 @@ coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting an
 
 # Seeds of schedules; a failing one is shrunk and kept in tests/simulation/corpus/.
 SEEDS ?= 1000
+
+# For each reader of READER, which is empty for all of them; atheris stays out of .venv, where nothing else needs it.
+SECONDS ?= 600
+READER ?=
+ATHERIS := build/atheris
+
+fuzz: $(READY) ## fuzz every reader of foreign bytes, SECONDS=600 each (five hours; needs the package index the first time)
+	@[ -d $(ATHERIS) ] || $(BIN)/python -m pip install -qq --no-deps --target $(ATHERIS) "atheris==3.0.0"
+	PYTHONPATH=$(ATHERIS) $(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(READER)
 
 simulate: $(READY) ## drive consortia in one thread through faults drawn from seeds, SEEDS=1000 of them
 	$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) --keep

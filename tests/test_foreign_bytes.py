@@ -1,70 +1,21 @@
-"""Every reader of a file that others may have written: too deep, no text, too long, no file."""
+"""Every reader of bytes that others may have written (tests/fuzz/readers.py): what the product
+writes is read, whatever fuzzing has found is refused or read, and so is what is too deep, no text,
+too long or no file. `make fuzz` looks for more.
+"""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from readers import CORPUS, READERS, corpus
 
-from pdml.consortium.signed_evaluation import _read as read_counts
-from pdml.device import answers, receipt
-from pdml.device.memo import Memory
-from pdml.device.simulated_participants import read_tokens
-from pdml.encoding.declarations import read_encoder
 from pdml.errors import PDMLError
 from pdml.files import read_file
 from pdml.formats import Format, decode
-from pdml.model.model import load_model
-from pdml.node.crypto import tls
-from pdml.node.crypto.signing import Card, load_secret
-from pdml.node.storage.node_dir import NodeDirectory
-from pdml.planning.plan_file import SavedPlan
-from pdml.study import Study
-from pdml.study.frozen_dataset import open_frozen
-from pdml.study.messages import decode_answer, decode_report
 from pdml.training import sums_fit
 
 DEEP = 100_000
-
-
-def at(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any]:
-    """A reader of bytes that stand in a folder under this name."""
-
-    def reader(folder: Path, data: bytes) -> Any:
-        (folder / name).write_bytes(data)
-        return read(folder / name)
-
-    return reader
-
-
-def recall(path: Path) -> Any:
-    memory = Memory(path.parent)
-    os.rename(path, memory._path("0" * 64, "me"))
-    return memory.recall("0" * 64, "me")
-
-
-STORED = Path(__file__).parent / "vectors" / "result-1" / "study.toml"
-READERS = {
-    "model": at("model.json", load_model),
-    "plan": at("plan.json", SavedPlan.load),
-    "encoder": at("encoder.json", read_encoder),
-    "study": at("study.toml", Study.load),
-    "study on the wire": lambda folder, data: Study.from_canonical(data),
-    "card": at("card.toml", Card.load),
-    "node": at("node.json", lambda path: NodeDirectory.open(path.parent)),
-    "answers": at("answers.json", answers.read),
-    "receipt": at("receipt.json", receipt.load),
-    "memo": at("memo.json", recall),
-    "manifest": at("manifest.json", lambda path: open_frozen(path.parent)),
-    "evaluation": at("e.json", lambda path: read_counts(path, Study.load(STORED))),
-    "certificate": at("relay.pem", tls.read),
-    "node's key": at("identity.key", lambda path: load_secret(path, 32)),
-    "invitations": at("tokens.csv", lambda path: read_tokens(path, 1)),
-    "report": lambda folder, data: decode_report(data),
-    "answer": lambda folder, data: decode_answer(data),
-}
 DOCUMENTS = {
     "array": b"[" * DEEP + b"]" * DEEP,
     "table": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
@@ -83,6 +34,34 @@ def test_what_nobody_can_read_is_refused_by_a_sentence(
 ) -> None:
     with pytest.raises(PDMLError):
         READERS[reader](tmp_path, DOCUMENTS[document])
+
+
+@pytest.mark.parametrize("reader", sorted(name for name in READERS if READERS[name].seeds()))
+def test_what_the_product_writes_is_read(reader: str, tmp_path: Path) -> None:
+    for number, seed in enumerate(READERS[reader].seeds()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        READERS[reader](folder, seed)
+
+
+FOUND = [
+    pytest.param(name, path, id=f"{name}-{path.name}") for name in READERS for path in corpus(name)
+]
+
+
+@pytest.mark.parametrize("reader, path", FOUND)
+def test_what_fuzzing_has_found_is_read_or_refused(reader: str, path: Path, tmp_path: Path) -> None:
+    try:
+        READERS[reader](tmp_path, path.read_bytes())
+    except PDMLError as error:
+        assert str(error)
+
+
+def test_a_corpus_is_small_and_belongs_to_a_reader() -> None:
+    folders = {path.name for path in CORPUS.iterdir()}
+    assert folders and folders <= set(READERS)
+    for name in folders:
+        assert sum(path.stat().st_size for path in corpus(name)) <= 8_192
 
 
 def test_a_model_that_is_too_deep_is_not_near_to_another() -> None:
@@ -110,11 +89,11 @@ def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
         read_file(tmp_path / "long")
 
 
-FILES = {name: read for name, read in READERS.items() if name not in ("report", "answer")}
+FILES = {name for name, reader in READERS.items() if reader.opens}
 
 
-@pytest.mark.parametrize("reader", sorted(set(FILES) - {"study on the wire", "memo"}))
+@pytest.mark.parametrize("reader", sorted(FILES))
 def test_a_pipe_is_refused_at_once(reader: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(Path, "write_bytes", lambda path, data: os.mkfifo(path))
     with pytest.raises(PDMLError, match="is a pipe, not an ordinary file"):
-        FILES[reader](tmp_path, b"")
+        READERS[reader](tmp_path, b"")

@@ -282,12 +282,44 @@ def load_model(path: str | Path) -> Model:
                 wrong = "misses the field" if name in names else "has an unknown field"
                 raise msgspec.ValidationError(f"it {wrong} {name!r}")
         model = msgspec.convert(content, Model, dec_hook=_array)
+        for kind, table in _TABLES.items():
+            msgspec.convert(getattr(model, table), kind)
     except msgspec.DecodeError as error:
         why = _other_version(raw, repr(str(path)))
         raise DataError(why or f"{str(path)!r} is not a model of pdml: {error}") from None
     if mistake := _find_mistake(model):
         raise DataError(f"{str(path)!r} holds {mistake}")
     return model
+
+
+class _PlanFacts(msgspec.Struct):
+    """What pages read of a plan; what else stands there is passed over."""
+
+    method: str = ""
+    rounds: int | None = None
+
+
+class _PrivacyFacts(msgspec.Struct):
+    """The same of what was spent; `read_ledger_rows` reads its rows."""
+
+    counted: str = ""
+    source: str = ""
+
+
+class _ProvenanceFacts(msgspec.Struct):
+    """The same of where a model comes from."""
+
+    records_per_server: list[int] = []
+    noise_source: str = ""
+    leaks: list[str] = []
+    study_hash: str = ""
+
+
+_TABLES = {
+    _PlanFacts: "plan",
+    _PrivacyFacts: "privacy",
+    _ProvenanceFacts: "provenance",
+}
 
 
 def _array(kind: type, values: Any) -> Array:
@@ -308,6 +340,8 @@ def _find_mistake(model: Model) -> str:
     shapes = (len(model.coefficients), model.intercepts.shape)
     if len(model.classes) < 2 or shapes != (codes, (codes,)):
         return f"{len(model.coefficients)} rows of coefficients for {len(model.classes)} classes"
+    if len(model.feature_names) not in (0, width):
+        return f"{len(model.feature_names)} names for {width} features"
     if model.encoder is not None:
         try:
             features = Encoder.from_dict(model.encoder).n_features
@@ -348,7 +382,8 @@ def _model_html(model: Model) -> str:
     except DataError:  # it has none, which is said below
         notes = ["The model does not say what its training spent."]
     else:
-        notes = [f"The ledger counts {model.privacy['counted']}."] if model.privacy else []
+        counted = model.privacy.get("counted")
+        notes = [f"The ledger counts {counted}."] if counted else []
     leaks = model.provenance.get("leaks", [])
     return notebook.as_html(title, sheets, [*notes, *(f"Leak: {leak}." for leak in leaks)])
 
