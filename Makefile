@@ -39,14 +39,14 @@ test-deep: $(READY) ## look for examples that break a property: random ones, and
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=deep $(PROPERTIES)
 
 # Packages without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
-SEARCHES := tests/planning/test_planner.py tests/planning/test_utility.py
-FAST := tests/accounting tests/numerics tests/mechanisms tests/study tests/tables tests/test_formats.py $(filter-out $(SEARCHES), $(wildcard tests/planning/test_*.py))
+SEARCHES := tests/unit/planning/test_planner.py tests/unit/planning/test_utility.py
+FAST := $(addprefix tests/unit/, accounting numerics mechanisms study tables test_formats.py) $(filter-out $(SEARCHES), $(wildcard tests/unit/planning/test_*.py))
 
 test-fast: $(READY) ## the inner loop: the packages that carry the proofs, in under a minute on two idle cores
 	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
 
 # What runs lines of the packages below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
-MEASURED := tests/study/test_sensitive.py tests/numerics tests/mechanisms tests/accounting tests/training tests/node tests/cli/test_node_command.py tests/consortium/test_equivocation.py tests/test_formats.py
+MEASURED := $(addprefix tests/unit/, study/test_sensitive.py numerics mechanisms accounting training node) tests/integration/training tests/integration/node tests/integration/cli/test_node_command.py tests/unit/consortium/test_equivocation.py tests/unit/test_formats.py
 
 coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting and node no test runs: docs/evaluation/coverage.md (minutes)
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
@@ -111,13 +111,13 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 	$(BIN)/pdml reproduce all
 
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
-	$(BIN)/python tests/collector/torture.py --kills 1000
+	$(BIN)/python tests/support/torture.py --kills 1000
 
 torture-train: $(READY) ## kill nodes and the relay a thousand times in training
-	$(BIN)/python tests/node/torture_train.py 1000 3 5 10
+	$(BIN)/python tests/support/torture_train.py 1000 3 5 10
 
 image: $(READY) ## build the container image from Debian packages and try it (needs root, buildah and debootstrap; minutes)
-	$(BIN)/python tests/deploy/image.py
+	$(BIN)/python tests/integration/deploy/image.py
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix

@@ -26,10 +26,8 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests have a study
-sys.path.insert(
-    0, str(Path(__file__).parents[1] / "tests" / "collector")
-)  # and know how to start PostgreSQL
+# The tests have a study, and know how to start PostgreSQL.
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from example_study import STUDY
 

@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "node"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from federation import Federation, freeze, study_of
 from threadpoolctl import threadpool_limits

@@ -17,6 +17,9 @@ settings.register_profile("fast", parent=settings.get_profile("pdml"), max_examp
 settings.register_profile("deep", deadline=None, derandomize=False, max_examples=1_000)
 settings.load_profile("pdml")
 
+# Fixtures that tests of several tiers share, in tests/support.
+pytest_plugins = ("page_fixtures", "result_fixtures", "store_fixtures", "walk_fixtures")
+
 # Ctrl-C is ignored in whatever nohup or a script's & started, and children inherit that: tests send
 # it, and expect what people in front of a terminal meet. Children get the system's default back.
 signal.signal(signal.SIGINT, signal.default_int_handler)

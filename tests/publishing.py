@@ -3,7 +3,7 @@ environment.
 
     python tests/publishing.py [--quick]
 
---quick builds and compares, and installs nothing: what tests/test_package.py does too.
+--quick builds and compares, and installs nothing: what tests/integration/project/test_package.py does too.
 """
 
 import os

@@ -14,7 +14,7 @@ from base64 import b64decode
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "device"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from browsing import Visitor, chromium, missing
 from collector_process import collecting, pdml
 

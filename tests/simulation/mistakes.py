@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
 from schedule import draw, execute
 

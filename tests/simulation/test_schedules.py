@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_history(tmp_path):
     here = Path(__file__).parent
     histories = {
         subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", script, str(here), str(here.parent)],
+            [sys.executable, "-W", "ignore", "-c", script, str(here), str(here.parent / "support")],
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

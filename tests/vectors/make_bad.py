@@ -1,6 +1,6 @@
 """Write bad/: what every reader and verifier must refuse, as edits of what it must accept.
 
-    PYTHONPATH=tests/node:tests/vectors python tests/vectors/make_bad.py
+    PYTHONPATH=tests/support python tests/vectors/make_bad.py
 
 docs/reference/result-format.md and docs/reference/formats.md say how the lists are read.
 """

@@ -1,7 +1,7 @@
 """Write formats/: one small specimen of every version of every format that is read, for
-tests/test_formats.py.
+tests/unit/test_formats.py.
 
-    PYTHONPATH=tests:tests/node:tests/collector python tests/vectors/make_formats.py
+    PYTHONPATH=tests/support python tests/vectors/make_formats.py
 
 A specimen that is there stays as it is: it was written by the pdml of its time. Only what is missing
 is made, by the pdml of today; so raise a version, and run this.

@@ -1,6 +1,6 @@
-"""Write result-1/: a small result for tests/consortium/test_stored_result.py.
+"""Write result-1/: a small result for tests/unit/consortium/test_stored_result.py.
 
-    PYTHONPATH=tests/node python tests/vectors/make_result.py
+    PYTHONPATH=tests/support python tests/vectors/make_result.py
 
 Its statements were signed once and stay: every version must read them (without the folder they are
 signed anew). Model and page are made of them again; once a version was released with the old ones,

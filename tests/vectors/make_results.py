@@ -1,6 +1,6 @@
 """Write results/: small results of three servers, which every verifier must accept.
 
-    PYTHONPATH=tests/node python tests/vectors/make_results.py [NAME ...]
+    PYTHONPATH=tests/support python tests/vectors/make_results.py [NAME ...]
 
 The product makes them: real keys (from names, so that anybody can make them again), journals,
 participants and statements; a simulated source draws the noise.

@@ -4,7 +4,7 @@ flip.
 The adversary is all the other servers together. What they send is fixed beforehand (`messages`),
 they know every record and every other label, and they see every message; so one server's transcript
 is all that matters, and no federation is run. That the engines release the same numbers as `Node`
-is tested to the bit in tests/training and tests/node.
+is tested to the bit in tests/unit/training and tests/unit/node.
 """
 
 from collections.abc import Sequence

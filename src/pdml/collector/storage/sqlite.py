@@ -1,7 +1,8 @@
 """A collection in one SQLite file: private, synced, shared with other processes.
 
 WAL and synchronous=FULL, one writer: with NORMAL a commit returns before the log is synced, and a
-power cut takes the acknowledged report back (tests/collector/test_power_cut.py shows both).
+power cut takes the acknowledged report back; tests/integration/collector/test_power_cut.py shows
+both.
 """
 
 import os
