@@ -28,7 +28,7 @@ from pdml.consortium.signed_evaluation import _check as check_counts
 from pdml.consortium.signed_evaluation import _read as read_counts
 from pdml.device import answers, page, receipt
 from pdml.device.memo import Memo, Memory
-from pdml.device.simulated_participants import Origin, _origin, _receipts, read_tokens
+from pdml.device.simulated_participants import OutboxOrigin, _origin, _receipts, read_tokens
 from pdml.encoding.declarations import read_encoder
 from pdml.errors import DataError, PDMLError
 from pdml.files import open_file, read_file
@@ -498,7 +498,7 @@ def _gzipped() -> list[bytes]:
 def _requests() -> list[bytes]:
     token, hundred = "7" * 32, b"\x05" * 100
     made = [
-        requests.Answer(state="ok", sentence="", messages=[hundred]),
+        requests.PeerAnswer(state="ok", sentence="", messages=[hundred]),
         requests.Postpone(attempt=token),
         requests.Begin(attempt=token, accepted={"alice": bytes(64)}),
         requests.Stop(attempt=token, sentence="the operator stops it"),
@@ -602,7 +602,7 @@ READERS: dict[str, Reader] = {
         file="people.ndjson",
         opens=False,
         specimens=specimens("outbox-1.ndjson"),
-        records=(Origin, messages.Receipt),
+        records=(OutboxOrigin, messages.Receipt),
     ),
     "message": Reader(
         read=use_message,
