@@ -4,6 +4,9 @@ import os
 import signal
 
 os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib: tests have no screen
+# Before anything imports NumPy: the matrices of tests are small, and threads that wait for one
+# another take ten times the processor's time where cores are busy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from pathlib import Path
 
