@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from pdml import _validate
+from pdml._registry import Registry
 from pdml.audit.answer_attacks import answer_inference
 from pdml.audit.coalitions import coalition
 from pdml.audit.confidence import FALSE_ALARM, Finding
@@ -70,9 +70,10 @@ class Attack:
         return self.needs if self.needs and find_spec(self.needs) is None else ""
 
 
-ATTACKS = {
-    attack.name: attack
-    for attack in (
+ATTACKS: Registry[Attack] = Registry(
+    "attack",
+    Attack,
+    (
         Attack("label_flips", label_flips),
         Attack("gradient_difference", gradient_difference),
         Attack("label_inference", label_inference),
@@ -85,27 +86,15 @@ ATTACKS = {
         Attack("coalition", coalition, "cryptography"),
         Attack("deployed_node", deployed_node, "cryptography"),
         Attack("deployed_sums", deployed_sums, "cryptography"),
-    )
-}
+    ),
+)
 QUICK = Effort(transcripts=8_000, labels=200_000, pairs=300)
 FULL = Effort(transcripts=40_000, labels=2_000_000, pairs=10_000)
 
 
 def register(attack: Attack) -> Attack:
-    """Make an attack of one's own part of `run`, in this process.
-
-    Parameters
-    ----------
-    attack : Attack
-        One registered before under its name is replaced.
-
-    Returns
-    -------
-    Attack
-        The same.
-    """
-    ATTACKS[attack.name] = attack
-    return attack
+    """Make an attack of one's own part of `run`, in this process."""
+    return ATTACKS.register(attack)
 
 
 def run(
@@ -147,7 +136,7 @@ def run(
     >>> check(run(attacks=["label_flips"]))  # doctest: +SKIP
     """
     names = tuple(attacks) or tuple(name for name in ATTACKS if not lacks(name))
-    chosen = [ATTACKS[_validate.choice("attack", name, tuple(ATTACKS))] for name in names]
+    chosen = [ATTACKS.resolve(name) for name in names]
     for attack in chosen:
         if package := attack.lacks:
             raise InvalidInput(

@@ -1,7 +1,8 @@
 """Options in one line each, and those that several commands share."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from itertools import groupby
 from math import isfinite
@@ -46,6 +47,30 @@ def _finite(value: float) -> float:
     if not isfinite(value):
         raise typer.BadParameter(f"{value} is not a number of seconds.")
     return value
+
+
+def spread_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of which a parameter may be a dataclass of options that several commands share."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        group: Any = parameter.annotation
+        if is_dataclass(group):
+            groups[parameter.name] = group
+            parameters += inspect.signature(group).parameters.values()
+        else:
+            parameters.append(parameter)
+
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    options = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
 
 
 def pick_options(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -110,8 +135,6 @@ Colluding = Annotated[int | None, option(_COLLUDING, show_default=False, panel=P
 
 # A training's settings, whose letters are the paper's
 
-SETTINGS = ["rounds", "penalty", "regularization", "objective_bound", "objective_noise"]
-SETTINGS += ["noise_scale", "noise_decay"]
 PENALTY = "How strongly servers pull together (beta)."
 REGULARIZATION = "Keeps the model small (a)."
 BOUND = "Bound of the objective's noise (R); 0: none."
@@ -119,13 +142,28 @@ KINDS = "truncated_gaussian, uniform_box, uniform_ball or none."
 SCALE = "Noise on what servers send (V); 0: none."
 DECAY = "How that noise fades (rho), between 0 and 1."
 _KINDS = f"{KINDS}  [default: truncated_gaussian]"
-Rounds = Annotated[int | None, _planned("Rounds of training (T).  [default: 40]")]
-Penalty = Annotated[float | None, _planned(f"{PENALTY}  [default: 0.1]")]
-Regularization = Annotated[float | None, _planned(f"{REGULARIZATION}  [default: 0.01]")]
-ObjectiveBound = Annotated[float | None, _planned(f"{BOUND}  [default: 1]")]
-ObjectiveNoise = Annotated[str | None, _planned(_KINDS)]
-NoiseScale = Annotated[float | None, _planned(f"{SCALE}  [default: 0.3]")]
-NoiseDecay = Annotated[float | None, _planned(f"{DECAY}  [default: 0.95]")]
+Number = float | None
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The settings of a plan that is made from them alone."""
+
+    rounds: Annotated[int | None, _planned("Rounds of training (T).  [default: 40]")] = None
+    penalty: Annotated[Number, _planned(f"{PENALTY}  [default: 0.1]")] = None
+    regularization: Annotated[Number, _planned(f"{REGULARIZATION}  [default: 0.01]")] = None
+    objective_bound: Annotated[Number, _planned(f"{BOUND}  [default: 1]")] = None
+    objective_noise: Annotated[str | None, _planned(_KINDS)] = None
+    noise_scale: Annotated[Number, _planned(f"{SCALE}  [default: 0.3]")] = None
+    noise_decay: Annotated[Number, _planned(f"{DECAY}  [default: 0.95]")] = None
+
+    def settings(self) -> dict[str, Any]:
+        """Those that were given."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+NO_PLAN = PlanOptions()
+SETTINGS = tuple(vars(NO_PLAN))
 
 # Where a training's files go
 

@@ -34,6 +34,7 @@ Number = float | None
 Count = int | None
 
 
+@options.spread_options
 def privacy(
     model: Annotated[
         Path | None, argument("A model.json: tell what it has spent.", "MODEL")
@@ -45,13 +46,7 @@ def privacy(
     classes: Annotated[Count, option("Classes of the label.  [default: 2]")] = None,
     epsilon: Annotated[Number, option(_LABEL_EPSILON)] = None,
     smallest_epsilon: Annotated[Number, option(_SMALLEST)] = None,
-    rounds: options.Rounds = None,
-    penalty: options.Penalty = None,
-    regularization: options.Regularization = None,
-    objective_bound: options.ObjectiveBound = None,
-    objective_noise: options.ObjectiveNoise = None,
-    noise_scale: options.NoiseScale = None,
-    noise_decay: options.NoiseDecay = None,
+    plan: options.PlanOptions = options.NO_PLAN,
     method: Annotated[str | None, option(_METHOD, panel=options.PLAN)] = None,
     label_noise: Annotated[Number, option(_LABEL_NOISE, panel=options.PLAN)] = None,
     square_noise: Annotated[Number, option(_SQUARE_NOISE, panel=options.PLAN)] = None,
@@ -89,7 +84,7 @@ def privacy(
         options.pick_options(arguments, _SIZES),
         options.pick_options(arguments, _BUDGET),
     )
-    settings = options.pick_options(arguments, [*options.SETTINGS, *_OF_SUMS])
+    settings = plan.settings() | options.pick_options(arguments, _OF_SUMS)
     if model is not None:
         options.refuse_options(
             sizes | settings | limits, " with a model, which says itself what was spent"

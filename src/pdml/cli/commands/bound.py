@@ -29,6 +29,7 @@ _CHECK = "Train on Twonorm and Waveform and hold the bounds against it."
 _MET = {None: "?", True: "yes", False: "no"}
 
 
+@options.spread_options
 def bound(
     records: options.Records = "",
     servers: options.Servers = 10,
@@ -39,13 +40,7 @@ def bound(
     delta: Annotated[float, option("Chance for which nothing is promised.")] = 0.05,
     topology: options.Topology = "random",
     links: options.Links = None,
-    rounds: options.Rounds = None,
-    penalty: options.Penalty = None,
-    regularization: options.Regularization = None,
-    objective_bound: options.ObjectiveBound = None,
-    objective_noise: options.ObjectiveNoise = None,
-    noise_scale: options.NoiseScale = None,
-    noise_decay: options.NoiseDecay = None,
+    plan: options.PlanOptions = options.NO_PLAN,
     like: Annotated[
         Path | None, option("Public records: their number, width and complexity.", "FILE")
     ] = None,
@@ -75,10 +70,9 @@ def bound(
     Example, which graph helps:
       pdml bound --suggest-topology --servers 16
     """
-    plan_options = options.pick_options(locals(), options.SETTINGS)
     from pdml.planning.training_plan import TrainingPlan
 
-    training = TrainingPlan(**plan_options)
+    training = TrainingPlan(**plan.settings())
     if check:
         _check_bounds(seed, jobs, as_json)
         return

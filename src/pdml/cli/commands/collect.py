@@ -3,6 +3,7 @@ it to training.
 """
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pdml.cli import outputs
-from pdml.cli.options import Force, Json, StudyFile, flag, group, option, seconds
+from pdml.cli.options import Force, Json, StudyFile, flag, group, option, seconds, spread_options
 from pdml.cli.render import console
 
 if TYPE_CHECKING:
@@ -30,24 +31,33 @@ _KEYS = "The reports' keys.  [default: beside the file, or STUDY_ID-NAME.keys]"
 _TOKEN = "Token of the operator's page; made if missing.  [default: beside the database]"
 _TEST = "Try a study out that does not tell people who asks, and for what."
 _QUIET = {"show_default": False, "show_envvar": False}
-Server = Annotated[str, option("Which of the study's servers this is.", "NAME", show_default=False)]
-Database = Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)]
-Keys = Annotated[Path | None, option(_KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_QUIET)]
+_SERVER = "Which of the study's servers this is."
 
 
-def _open_collection(study: Path, server: str, db: str, keys: Path | None) -> "Collection":
-    from pdml.collector.collection import Collection
-    from pdml.study import Study
+@dataclass(frozen=True)
+class CollectionOptions:
+    """Which collection a command is about."""
 
-    return Collection(Study.load(study), server, database=db, keys=keys)
+    server: Annotated[str, option(_SERVER, "NAME", show_default=False)] = ""
+    db: Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)] = ""
+    keys: Annotated[Path | None, option(_KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_QUIET)] = (
+        None
+    )
+
+    def open(self, study: Path, *, create: bool = False) -> "Collection":
+        from pdml.collector.collection import Collection
+        from pdml.study import Study
+
+        return Collection(
+            Study.load(study), self.server, database=self.db, keys=self.keys, create=create
+        )
 
 
 @collect.command()
+@spread_options
 def serve(
     study: StudyFile,
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, option("Port; 0: any free one.", min=0, max=65535)] = 8700,
     cert: Annotated[Path | None, option("TLS certificate chain (PEM).", "FILE")] = None,
@@ -131,27 +141,26 @@ def serve(
     with suppress(StopSignal):  # asked to: everything acknowledged is stored
         serve_study(
             definition,
-            server,
+            place.server,
             page=page.html,
             page_headers=page.headers,
             operator=lambda summary: operator_page.render(
                 summary, operator_page.preview(definition, summary)
             ),
-            database=db,
-            keys=keys,
+            database=place.db,
+            keys=place.keys,
             settings=settings,
             on_ready=announce,
         )
 
 
 @collect.command()
+@spread_options
 def invite(
     study: StudyFile,
     count: Annotated[int, option("How many people.", min=1, max=10_000_000)],
     out: Annotated[Path, option("CSV to write: token, link.", "FILE")],
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -166,12 +175,8 @@ def invite(
       pdml collect invite study.toml --server alice --count 1000 \\
           --out tokens.csv
     """
-    from pdml.collector.collection import Collection
-    from pdml.study import Study
-
     outputs.check([out], force=force)
-    definition = Study.load(study)
-    with Collection(definition, server, database=db, keys=keys, create=True) as collection:
+    with place.open(study, create=True) as collection:
         # hidden until the database knows them: nobody gets a link that leads nowhere
         outputs.commit({out: partial(collection.invite, count)})
     console.print_answer(
@@ -182,11 +187,10 @@ def invite(
 
 
 @collect.command()
+@spread_options
 def status(
     study: StudyFile,
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     as_json: Json = False,
 ) -> None:
     """Tell what the collection holds.
@@ -195,7 +199,7 @@ def status(
     Example:
       pdml collect status study.toml --server alice
     """
-    with _open_collection(study, server, db, keys) as collection:
+    with place.open(study) as collection:
         snapshot = collection.status()
     console.print_result(as_json, snapshot.to_dict(), lambda: _show(snapshot))
 
@@ -233,12 +237,11 @@ def _show_retention(status: "CollectionStatus") -> None:
 
 
 @collect.command()
+@spread_options
 def delete(
     study: StudyFile,
     report: Annotated[str, option("The report's id, from its receipt.", "ID")],
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     as_json: Json = False,
 ) -> None:
     """Withdraw a report, as long as the collection is not frozen.
@@ -251,7 +254,7 @@ def delete(
       pdml collect delete study.toml --server alice \\
           --report 0123456789abcdef0123456789abcdef
     """
-    with _open_collection(study, server, db, keys) as collection:
+    with place.open(study) as collection:
         new = collection.withdraw(report)
     summary = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
     done = "is withdrawn" if new else "was withdrawn before"
@@ -259,11 +262,10 @@ def delete(
 
 
 @collect.command()
+@spread_options
 def purge(
     study: StudyFile,
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
     due: Annotated[bool, flag("--due", "Before it ends, say so and succeed: for timers.")] = False,
     as_json: Json = False,
@@ -281,7 +283,7 @@ def purge(
     Example:
       pdml collect purge study.toml --server alice
     """
-    with _open_collection(study, server, db, keys) as collection:
+    with place.open(study) as collection:
         collection.purge(early=early, due=due)
         status = collection.status()
     if status.clock_jump is not None and not status.erased_at:
@@ -299,11 +301,10 @@ def purge(
 
 
 @collect.command()
+@spread_options
 def clock(
     study: StudyFile,
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     confirm: Annotated[
         bool, flag("--confirm", "The machine's date is right: erase by it what is due.")
     ] = False,
@@ -320,7 +321,7 @@ def clock(
       pdml collect clock study.toml --server alice
       pdml collect clock study.toml --server alice --confirm
     """
-    with _open_collection(study, server, db, keys) as collection:
+    with place.open(study) as collection:
         if confirm:
             collection.confirm_clock()
         status = collection.status()
@@ -349,11 +350,10 @@ def _show_clock(status: "CollectionStatus", confirm: bool) -> None:
 
 
 @collect.command()
+@spread_options
 def close(
     study: StudyFile,
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     reopen: Annotated[bool, flag("--reopen", "Take reports again.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -363,7 +363,7 @@ def close(
     Example:
       pdml collect close study.toml --server alice
     """
-    with _open_collection(study, server, db, keys) as collection:
+    with place.open(study) as collection:
         collection.set_open(reopen)
         times = _outside_times(collection.study, collection.now) if reopen else ""
     state = "open" if reopen else "closed"
@@ -385,12 +385,11 @@ def _outside_times(study: "Study", now: datetime) -> str:
 
 
 @collect.command()
+@spread_options
 def export(
     study: StudyFile,
     out: Annotated[Path, option("Where to write the data set; must not exist.", "FOLDER")],
-    server: Server = "",
-    db: Database = "",
-    keys: Keys = None,
+    place: CollectionOptions,
     force_small: Annotated[
         bool, flag("--force-small", "Also with fewer reports than the study's min_records.")
     ] = False,
@@ -406,7 +405,7 @@ def export(
       pdml collect export study.toml --server alice --out alice-data
     """
     with (
-        _open_collection(study, server, db, keys) as collection,
+        place.open(study) as collection,
         console.working(f"Exporting the reports of {collection.server}"),
     ):
         manifest = collection.export(out, force_small=force_small)

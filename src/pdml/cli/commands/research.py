@@ -174,7 +174,7 @@ def _show_reproduction(reproduction: "Reproduction", paths: dict[str, Path]) -> 
     console.print_files({kind.upper(): path for kind, path in paths.items()})
 
 
-_HOLDS = {True: ("holds", "green"), False: ("VIOLATED", "bold red")}
+_VERDICTS = {True: ("holds", "green"), False: ("VIOLATED", "bold red")}
 
 
 def audit(
@@ -233,7 +233,7 @@ def _show_findings(findings: "Sequence[Finding]", left_out: Mapping[str, str]) -
             f"<= {finding.claim:.3g}",
             f">= {finding.measured_lower_bound:.3g}",
             finding.quantity,
-            _HOLDS[finding.passed],
+            _VERDICTS[finding.passed],
         )
         for finding in findings
     ]

@@ -27,6 +27,7 @@ _START = "Seconds in which all nodes must be there, at most 3600."
 _ROUND = "Seconds that a node waits for a neighbour."
 
 
+@options.spread_options
 def train_study(
     file: Annotated[Path, argument("A study.toml.", "STUDY", show_default=False)],
     engine: Annotated[str, option(_ENGINE)] = "local",
@@ -41,13 +42,7 @@ def train_study(
     ] = False,
     start_timeout: Annotated[float, seconds(_START, 1, _BETWEEN)] = 300.0,
     round_timeout: Annotated[float, seconds(_ROUND, 1, _BETWEEN)] = 120.0,
-    rounds: options.Rounds = None,
-    penalty: options.Penalty = None,
-    regularization: options.Regularization = None,
-    objective_bound: options.ObjectiveBound = None,
-    objective_noise: options.ObjectiveNoise = None,
-    noise_scale: options.NoiseScale = None,
-    noise_decay: options.NoiseDecay = None,
+    plan: options.PlanOptions = options.NO_PLAN,
     out: options.Out = Path("."),
     model: options.ModelName = Path("model.json"),
     report: options.ReportName = Path("report.html"),
@@ -66,7 +61,7 @@ def train_study(
     Example, between organisations:
       pdml train study.toml --engine nodes --node alice --job first
     """
-    plan_options = options.pick_options(locals(), options.SETTINGS)
+    plan_options = plan.settings()
     if engine not in ENGINES:
         raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     if engine == "nodes":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import Any
 
+from pdml._registry import Registry
 from pdml._types import Array
 from pdml.research.baselines import (
     pdml_plans,
@@ -139,24 +140,12 @@ _BUILT_IN = (
         (pdml_plans.PAPER,),
     ),
 )
-BASELINES = {baseline.name: baseline for baseline in _BUILT_IN}
+BASELINES: Registry[Baseline] = Registry("baseline", Baseline, _BUILT_IN)
 # the same trust, and the same ε in every column
 EQUAL = ("Flip + Zhang-Zhu, dual", "Flip + Zhang-Zhu, primal")
 CURATORS = ("Chaudhuri et al.", "DP-GD, records")
 
 
 def register(baseline: Baseline) -> Baseline:
-    """Make a baseline part of the comparison, in this process.
-
-    Parameters
-    ----------
-    baseline : Baseline
-        One registered before under its name is replaced.
-
-    Returns
-    -------
-    Baseline
-        The same.
-    """
-    BASELINES[baseline.name] = baseline
-    return baseline
+    """Make a baseline part of the comparison, in this process."""
+    return BASELINES.register(baseline)

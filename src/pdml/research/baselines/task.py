@@ -132,8 +132,7 @@ def _bounded(dataset: Dataset) -> tuple[Matrix, IntArray]:
 
 def load(dataset: str | Dataset, seed: int) -> Task:
     """A set split at random into training and test records."""
-    if isinstance(dataset, str):
-        dataset = DATASETS[_validate.choice("name", dataset, tuple(DATASETS))]
+    dataset = DATASETS.resolve(dataset)
     x, y = experiment.shuffled(*_bounded(dataset), seed)
     tested = dataset.test_records
     return Task(rows.as_rows(x[tested:]), y[tested:], rows.as_rows(x[:tested]), y[:tested], seed)

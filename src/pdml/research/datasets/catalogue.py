@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from pdml._registry import Registry
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError
 from pdml.research.datasets import adult, raetsch
@@ -184,29 +185,24 @@ def _load_adult() -> tuple[Matrix, IntArray]:
     return adult.unit_rows(raw), (raw.y > 0).astype(np.int64)
 
 
-DATASETS = {
-    name: Dataset(
-        name=name,
-        load=partial(_load_raetsch, name),
-        test_records=facts.test_rows,
-        source="raetsch",
-    )
-    for name, facts in raetsch.FACTS.items()
-} | {"adult": Dataset(name="adult", load=_load_adult, test_records=_ADULT_TEST, source="adult")}
+DATASETS: Registry[Dataset] = Registry(
+    "name",
+    Dataset,
+    (
+        *(
+            Dataset(
+                name=name,
+                load=partial(_load_raetsch, name),
+                test_records=facts.test_rows,
+                source="raetsch",
+            )
+            for name, facts in raetsch.FACTS.items()
+        ),
+        Dataset(name="adult", load=_load_adult, test_records=_ADULT_TEST, source="adult"),
+    ),
+)
 
 
 def register(dataset: Dataset) -> Dataset:
-    """Make a data set known to experiments by its name, in this process.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        One registered before under its name is replaced.
-
-    Returns
-    -------
-    Dataset
-        The same.
-    """
-    DATASETS[dataset.name] = dataset
-    return dataset
+    """Make a data set known to experiments by its name, in this process."""
+    return DATASETS.register(dataset)
