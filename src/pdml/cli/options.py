@@ -54,10 +54,9 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
     for parameter in inspect.signature(command).parameters.values():
-        group: Any = parameter.annotation
-        if is_dataclass(group):
-            groups[parameter.name] = group
-            parameters += inspect.signature(group).parameters.values()
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation
+            parameters += inspect.signature(groups[parameter.name]).parameters.values()
         else:
             parameters.append(parameter)
 
