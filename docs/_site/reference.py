@@ -111,7 +111,7 @@ def command_tree() -> "list[tuple[str, click.Command]]":
     """Every command with its full name, groups included."""
     import typer
 
-    from pdml.cli.app import app
+    from pdml.cli.commands import app
 
     found: list[tuple[str, click.Command]] = []
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from pdml.errors import DataError, InvalidInput, because
+from pdml.errors import DataError, InvalidInput, PDMLError, because
 
 Name = str | os.PathLike[str]
 
@@ -57,6 +57,22 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
     if max(size, len(data)) > most:
         raise OSError(errno.EFBIG, f"it is longer than the {most:,} bytes that it can have")
     return data
+
+
+def read_named(path: Name, most: int = MOST_BYTES, *, error: type[PDMLError] = DataError) -> bytes:
+    """The same of a file that somebody has named, who is told why it cannot be read."""
+    try:
+        return read_file(path, most)
+    except OSError as failure:
+        raise error(f"cannot read {os.fspath(path)}: {because(failure)}") from None
+
+
+def create_private(path: Name) -> None:
+    """Make an empty file that its owner alone can read, if there is none. One that exists is not
+    opened: closing it again would drop every lock that this process holds on it (POSIX).
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _refuse_unless_ordinary(mode: int) -> None:

@@ -5,6 +5,7 @@ Each module that writes such a format has its `Format` beside it; docs/concepts/
 lists them, with what is promised. What carries no version is version 1.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -54,6 +55,14 @@ def _containers(outer: Any) -> list[Any]:
     elif isinstance(outer, (list, tuple)):
         inside = outer
     return [value for value in inside if isinstance(value, _CONTAINERS)]
+
+
+def canonical_json(values: Any) -> bytes:
+    """The one spelling of plain values that is hashed: sorted keys, no spaces, UTF-8."""
+    text = json.dumps(
+        values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode("utf-8")
 
 
 class _Head(msgspec.Struct):

@@ -54,7 +54,7 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
         warnings.simplefilter("ignore")  # they are for developers, and python -W shows them
     try:
         with _stoppable():
-            from pdml.cli.app import app
+            from pdml.cli.commands import app
 
             _speak_any_encoding()
             try:

@@ -10,8 +10,8 @@ import numpy as np
 
 from pdml.encoding.device_encoding import answer
 from pdml.encoding.encoder import Attribute, Number
-from pdml.errors import DataError, InvalidInput, because
-from pdml.files import read_file
+from pdml.errors import DataError, InvalidInput
+from pdml.files import read_named
 from pdml.formats import decode
 from pdml.mechanisms.label_flip import MILLION, micro
 from pdml.study import Study
@@ -57,10 +57,9 @@ def _check_answer(attribute: Attribute, value: object) -> float | str | None:
 
 def read(file: Path) -> dict[str, Any]:
     """Answers by name from a JSON file; `check_answers` says whether they will do."""
+    data = read_named(file)
     try:
-        answers: Any = decode(read_file(file))
-    except OSError as error:
-        raise DataError(f"cannot read {file}: {because(error)}") from None
+        answers: Any = decode(data)
     except msgspec.DecodeError:
         answers = None
     if not isinstance(answers, dict):

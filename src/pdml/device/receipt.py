@@ -10,8 +10,8 @@ import msgspec
 from pdml.device.answers import invitation
 from pdml.device.delivery import Delivery, address_of
 from pdml.device.memo import Memo, Memory, default_folder
-from pdml.errors import DataError, InvalidInput, NotDelivered, because
-from pdml.files import read_file, write_private
+from pdml.errors import InvalidInput, NotDelivered
+from pdml.files import read_named, write_private
 from pdml.formats import Format
 from pdml.study import Study
 from pdml.study.messages import Problem, Receipt, Withdrawn
@@ -52,10 +52,7 @@ def save(path: Path, receipt: SavedReceipt) -> None:
 
 def load(path: str | os.PathLike[str]) -> SavedReceipt:
     """Read what `save` or the page wrote."""
-    try:
-        data = read_file(path)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {because(error)}") from None
+    data = read_named(path)
     must = f"{path} must be a receipt that the page or `pdml contribute --receipt` saved"
     return FORMAT.read(data, SavedReceipt, str(path), f"{must}, got something else")
 

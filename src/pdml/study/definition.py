@@ -1,7 +1,6 @@
 """The study as a value: what everybody agreed on, its canonical bytes and its hash."""
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from pdml.encoding import device_encoding
 from pdml.encoding.attributes import absent_in
 from pdml.encoding.encoder import Attribute, Encoder, Number
 from pdml.errors import DataError, InvalidInput, StudyError
-from pdml.formats import decode
+from pdml.formats import canonical_json, decode
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, micro
 from pdml.mechanisms.randomness import Stream
 from pdml.numerics.admm.graph import Graph
@@ -219,7 +218,7 @@ class Study:
         Links are sorted; comments, the order of keys, 1 or 1.0 and the spelling of times leave no
         trace. The order of attributes, classes and servers does: it fixes features and numbers.
         """
-        return _canonical(self.to_dict())
+        return canonical_json(_plain(self.to_dict()))
 
     @cached_property
     def hash(self) -> str:
@@ -231,7 +230,7 @@ class Study:
         """sha256 of the study without keys and relay: a device remembers its randomised answers by
         it, so that no revision randomises them again.
         """
-        return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
+        return hashlib.sha256(canonical_json(_plain(self._without_keys()))).hexdigest()
 
     def memory_key(self, token: str = "") -> str:
         """Under which a device remembers one person's draw; the page derives the same.
@@ -381,12 +380,6 @@ class Study:
     @property
     def _menu_text(self) -> str:
         return ", ".join(f"{value:g}" for value in self.menu)
-
-
-def _canonical(document: dict[str, Any]) -> bytes:
-    return json.dumps(
-        _plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8")
 
 
 def _plain(value: Any) -> Any:

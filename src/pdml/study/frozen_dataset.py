@@ -8,7 +8,6 @@ sides work in chunks: memory does not grow with m.
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -26,7 +25,7 @@ from pdml import _validate
 from pdml.accounting.kinds import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import DataError, InvalidInput, because
 from pdml.files import open_file, read_file, sync_folder, write_private
-from pdml.formats import Format, decode
+from pdml.formats import Format, canonical_json, decode
 from pdml.study.messages import acceptable
 
 FORMAT = Format(name="frozen data set", version=1)
@@ -36,7 +35,7 @@ _DTYPES = {"features": "<f4", "labels": "<i4", "epsilons": "<i8"}
 _HEADER = 128  # bytes before the data of a column
 _CHUNK = 1 << 22  # bytes read at a time
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_RANDOMISED_BY = (DEVICES, ELSEWHERE, OPERATOR, UNSAID)
+RANDOMISERS = (DEVICES, ELSEWHERE, OPERATOR, UNSAID)  # of labels; simulations freeze nothing
 _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}Z", re.ASCII)
 
 
@@ -58,10 +57,10 @@ class Manifest:
     @property
     def digest(self) -> str:
         """sha256 of the manifest's canonical JSON without the digest: one name for all."""
-        return hashlib.sha256(_canonical(asdict(self))).hexdigest()
+        return hashlib.sha256(canonical_json(asdict(self))).hexdigest()
 
     def to_bytes(self) -> bytes:
-        return _canonical({**asdict(self), "digest": self.digest}) + b"\n"
+        return canonical_json({**asdict(self), "digest": self.digest}) + b"\n"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +102,7 @@ class FrozenWriter:
             classes=_validate.integer("classes", classes, low=2, high=1 << 31),
             files={},
             frozen_at="",
-            randomised_by=_validate.choice("randomised_by", randomised_by, _RANDOMISED_BY),
+            randomised_by=_validate.choice("randomised_by", randomised_by, RANDOMISERS),
         )
         self.records = 0
         self.folder = Path(folder)
@@ -234,7 +233,7 @@ def _read_manifest(folder: Path) -> Manifest:
         raise DataError(why)
     if (
         not good
-        or manifest.randomised_by not in _RANDOMISED_BY
+        or manifest.randomised_by not in RANDOMISERS
         or not _HASH.fullmatch(manifest.study)
         or set(manifest.files) != {f"{n}.npy" for n in _DTYPES}
     ):
@@ -323,8 +322,3 @@ def _header(name: str, manifest: Manifest) -> bytes:
     text = f"{{'descr': '{_DTYPES[name]}', 'fortran_order': False, 'shape': {shape}, }}"
     body = text.ljust(_HEADER - 11) + "\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body.encode("ascii")
-
-
-def _canonical(values: Mapping[str, Any]) -> bytes:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8")

@@ -42,7 +42,7 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "pyarrow",
     )
     code = (
-        f"import sys; from pdml.cli.app import app; print(*(name for name in {heavy} if "
+        f"import sys; from pdml.cli.commands import app; print(*(name for name in {heavy} if "
         "name in sys.modules))"
     )
     assert (

@@ -13,7 +13,7 @@ import pytest
 
 from pdml.errors import DataError
 from pdml.tables import read_table
-from pdml.tables.parquet import read_parquet
+from pdml.tables.table_files import read_parquet
 
 MOST_MEMORY = 200 << 20  # bytes beyond what the libraries take: the bombs are 3 and 6 GB
 

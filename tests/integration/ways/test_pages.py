@@ -16,7 +16,7 @@ import pytest
 import typer
 from walking import PATIENCE, free_ports
 
-from pdml.cli.app import app
+from pdml.cli.commands import app
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

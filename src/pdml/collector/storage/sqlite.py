@@ -19,7 +19,7 @@ from pdml.clock import Clock
 from pdml.collector.storage.records import CollectionId, Decision, Entry
 from pdml.collector.storage.store import TABLES, Machine, NotAllNew, Store
 from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
-from pdml.files import check_database
+from pdml.files import check_database, create_private
 
 _WHAT = "the database"
 _PATIENCE = 10  # seconds to wait for another process that is writing
@@ -270,12 +270,9 @@ def _inserting(table: str, rows: int) -> str:
 
 
 def _make_private(path: Path) -> None:
-    """Close it to others; a new one is never readable by them. An existing file is not opened:
-    closing it again would drop the locks of another connection in this process (POSIX).
-    """
+    """Close it to others; a new one is never readable by them."""
     try:
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        create_private(path)
         check_database(path, _WHAT)
         mode = os.lstat(path).st_mode
     except OSError as error:

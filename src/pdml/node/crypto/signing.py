@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pdml.errors import DataError, InvalidInput, PeerError, because
-from pdml.files import atomic_write, open_ours, read_file, write_private
+from pdml.errors import DataError, InvalidInput, PeerError
+from pdml.files import atomic_write, open_ours, read_named, write_private
 from pdml.formats import Format, decode
 from pdml.study import ServerEntry
 
@@ -199,13 +199,11 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @classmethod
     def load(cls, path: Path) -> "Card":
-        table: dict[str, object] = {}
+        data, table = read_named(path, _MOST_CARD, error=InvalidInput), {}
         try:
-            table = decode(read_file(path, _MOST_CARD).decode(), by=tomllib.loads)
+            table = decode(data.decode(), by=tomllib.loads)
             card = msgspec.convert(table, cls)
             signature = bytes.fromhex(card.signature)
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {because(error)}") from None
         except ValueError as error:  # no UTF-8, no TOML, not these fields
             why = FORMAT.refusal_of(msgspec.json.encode(table), f"the card {path}")
             raise InvalidInput(why or f"{path} is no card of `pdml node init`: {error}") from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.errors import InvalidInput, because
-from pdml.files import atomic_write, check_ours, read_file, read_ours, write_private
+from pdml.files import atomic_write, check_ours, read_named, read_ours, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -79,10 +79,9 @@ def read(path: Path) -> bytes:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
+    data = read_named(path, error=InvalidInput)
     try:
-        return x509.load_pem_x509_certificate(read_file(path)).public_bytes(Encoding.DER)
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {because(error)}") from None
+        return x509.load_pem_x509_certificate(data).public_bytes(Encoding.DER)
     except ValueError:
         raise InvalidInput(f"{path} is no certificate in PEM form") from None
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from pdml.clock import SYSTEM_CLOCK, Clock
-from pdml.errors import InvalidInput, because
-from pdml.files import atomic_write, check_ours, read_file, write_private
+from pdml.errors import InvalidInput
+from pdml.files import atomic_write, check_ours, read_named, write_private
 from pdml.node.crypto import tls
 from pdml.node.crypto.signing import nkey
 from pdml.node.daemon.nats_transport import (
@@ -121,11 +121,7 @@ def prepare(
     if certificate is not None and key is not None:
         der = tls.read(certificate)
         for source, target in ((certificate, tls.CERTIFICATE), (key, tls.KEY)):
-            try:
-                content = read_file(source)
-            except OSError as error:
-                raise InvalidInput(f"cannot read {source}: {because(error)}") from None
-            write_private(out / target, content)
+            write_private(out / target, read_named(source, error=InvalidInput))
     else:
         path = out / tls.CERTIFICATE
         der = tls.read(path) if path.exists() else b""

@@ -1,7 +1,6 @@
 """What all parties of a job must agree on to the letter; its digest is in every message."""
 
 import hashlib
-import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Self
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.kinds import Method
 from pdml.errors import DataError, InvalidInput
+from pdml.formats import canonical_json
 from pdml.node.protocol.redaction import public_terms
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
@@ -151,9 +151,7 @@ class JobTerms:
             "epsilon": self.epsilon,
             "norm_bound": self.rows.norm_bound,
         }
-        return hashlib.sha256(
-            json.dumps(terms, sort_keys=True, separators=(",", ":")).encode()
-        ).hexdigest()
+        return hashlib.sha256(canonical_json(terms)).hexdigest()
 
     def index(self, server: str) -> int:
         if server not in self.servers:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, decode_event, describe_difference, merge_iterates
-from pdml.accounting.kinds import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.formats import Format, decode
 from pdml.mechanisms.exact_gaussian import on_grid
@@ -28,6 +27,7 @@ from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
+from pdml.study.frozen_dataset import RANDOMISERS
 
 FORMAT = Format(name="statement", version=1)
 DIGEST = 32  # bytes of a sha256
@@ -211,7 +211,7 @@ def _check_claims(statement: Statement, terms: JobTerms) -> None:
         )
     if not terms.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if statement.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
+    if statement.randomised_by not in RANDOMISERS:
         raise PeerError(
             f"{server} says that {statement.randomised_by[:40]!r} randomised its labels"
         )

@@ -132,15 +132,9 @@ class ControlDatabase:
         self._unwritten: list[Callable[[], object]] = []
         try:
             self._db = SharedDatabase(path, pragmas=("journal_mode=WAL",), timeout=10)
-            (version,) = self._db.row("PRAGMA user_version")
-            why = FORMAT.refusal(version, f"the node's control database {path}") if version else ""
-            if why:
+            if why := self._db.make_tables(_TABLES, FORMAT, f"the node's control database {path}"):
                 self._db.close()
                 raise InvalidInput(why)
-            for statement in _TABLES.split(";\n"):
-                self._db.change(statement)
-            if not version:
-                self._db.change(f"PRAGMA user_version = {FORMAT.version}")
             self._db.read_error = self._read_error
         except sqlite3.Error as error:
             raise InvalidInput(

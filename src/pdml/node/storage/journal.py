@@ -162,13 +162,8 @@ class Journal:
         """The tables of a new journal; an existing one must be of this version."""
         try:
             with self._transaction():
-                (version,) = self._db.row("PRAGMA user_version")
-                if version and (why := FORMAT.refusal(version, f"the journal {self.path.name}")):
+                if why := self._db.make_tables(_TABLES, FORMAT, f"the journal {self.path.name}"):
                     raise JournalError(why)
-                if not version:
-                    for statement in _TABLES.split(";\n"):
-                        self._db.change(statement)
-                    self._db.change(f"PRAGMA user_version = {FORMAT.version}")
         except BaseException:
             self._db.close()  # else it stays locked as long as somebody looks at the error
             raise

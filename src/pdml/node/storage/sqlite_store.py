@@ -2,7 +2,6 @@
 another thread's statement crashes the process, and a transaction belongs to one thread.
 """
 
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pdml.files import check_database
+from pdml.files import check_database, create_private
+from pdml.formats import Format
 
 _WHAT = "the node's database"
 Values = Sequence[str | int | bytes]
@@ -25,7 +25,7 @@ class SharedDatabase:
         self, path: Path, *, pragmas: Sequence[str] = (), read_only: bool = False, timeout: float
     ) -> None:
         if not read_only:
-            _create(path)
+            create_private(path)
         check_database(path, _WHAT)
         uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._lock = threading.RLock()
@@ -40,6 +40,16 @@ class SharedDatabase:
         except BaseException:
             self.close()
             raise
+
+    def make_tables(self, tables: str, format: Format, what: str) -> str:
+        """The tables of a new database; why an existing one cannot be used, by its version."""
+        (version,) = self.row("PRAGMA user_version")
+        if version:
+            return format.refusal(version, what)
+        for statement in tables.split(";\n"):
+            self.change(statement)
+        self.change(f"PRAGMA user_version = {format.version}")
+        return ""
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         with self._reading() as db:
@@ -93,11 +103,3 @@ class SharedDatabase:
     def close(self) -> None:
         with self._lock:
             self._db.close()
-
-
-def _create(path: Path) -> None:
-    """For its owner alone. One that exists is never opened here: closing it would drop every lock
-    that this process holds on it, as POSIX has it.
-    """
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
