@@ -32,8 +32,7 @@ _EXTRAS = {"node": "node", "relay": "node", "collect": "collect"}
 
 class StopSignal(BaseException):
     """A signal asked to stop. Unlike KeyboardInterrupt, no library on the way thinks it knows
-    better what to do.
-    """
+    better what to do."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -41,8 +40,7 @@ class StopSignal(BaseException):
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of `pdml`; ``--traceback`` is understood anywhere, because people add it to the
-    command that failed.
-    """
+    command that failed."""
     command_line = list(sys.argv[1:] if arguments is None else arguments)
     command = [argument for argument in command_line if argument != "--traceback"]
     traceback = len(command) < len(command_line) or bool(os.environ.get("PDML_TRACEBACK"))
@@ -83,8 +81,7 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
 
 def _stop_behind(error: BaseException | None) -> StopSignal | None:
     """The signal during which ``error`` came up: a library that was interrupted may stumble on its
-    way out.
-    """
+    way out."""
     while error is not None and not isinstance(error, StopSignal):
         error = error.__context__
     return error
@@ -134,8 +131,7 @@ def _stopped(number: int) -> int:
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
     """Turn Ctrl-C and termination into `StopSignal`, so that temporary files are removed on the way
-    out.
-    """
+    out."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         # an impatient second Ctrl-C must not cut the cleaning short
@@ -156,8 +152,7 @@ def _stoppable() -> Iterator[None]:
 
 def _speak_any_encoding() -> None:
     """A level or a server's name that the terminal cannot show is escaped; it must not end the
-    command.
-    """
+    command."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,6 +1,5 @@
 """What --range, --levels, --missing, --map and --encoder say about the columns; and a command line
-that says it.
-"""
+that says it."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -69,10 +68,9 @@ def suggest_options(command: Sequence[str]) -> Iterator[None]:
         wanted = [word for name in error.columns for word in _wanted(name, error)]
         raise InvalidInput(
             f"{error.which}, or ignore what is no feature (--ignore): for example "
-            f"{format_command(command)} "
-            f"{' '.join(wanted)}. LOW, HIGH, TYPICAL and SPREAD are what you know without looking "
-            "at anybody: most people lie within TYPICAL ± SPREAD. Or let --from-data take them "
-            "from the data, which no noise protects"
+            f"{format_command(command)} {' '.join(wanted)}. LOW, HIGH, TYPICAL and SPREAD are what "
+            "you know without looking at anybody: most people lie within TYPICAL ± SPREAD. Or let "
+            "--from-data take them from the data, which no noise protects"
         ) from None
     except MissingValueError as error:
         marker_option = f" --missing-values {shlex.quote(error.cell)}" if error.cell else ""
@@ -105,8 +103,7 @@ def format_declaration(attribute: Attribute) -> list[str]:
 
 def parse_number(name: str, text: str) -> Number:
     """LOW:HIGH, then TYPICAL:SPREAD if they are known, then whole where fractions are no answers; a
-    ValueError if it is none of this.
-    """
+    ValueError if it is none of this."""
     parts = text.split(":")
     whole = parts[-1] == "whole"
     values = [float(part) for part in parts[: len(parts) - whole]]

@@ -332,8 +332,7 @@ def complete_answers(
     study: "Study", preset: PresetAnswers, *, skip_sensitive: bool
 ) -> "dict[str, float | str | None]":
     """All answers: those that are there, and the others asked for; ``skip_sensitive``: but for
-    sensitive ones, which are randomised already.
-    """
+    sensitive ones, which are randomised already."""
     wanted = study.encoder.clear if skip_sensitive else study.attributes
     both = zip(study.attributes, preset.texts.attributes, strict=True)
     unanswered = (

@@ -219,8 +219,7 @@ def read_consortium(
     classes: int = 2,
 ) -> ConsortiumSetup:
     """The public records say how many features and classes there are, and, unless ``records`` does,
-    how many records: three quarters, as one quarter is held out.
-    """
+    how many records: three quarters, as one quarter is held out."""
     from pdml.mechanisms.randomness import TOPOLOGY, Simulated
     from pdml.numerics.admm.graph import build
     from pdml.planning.sizes import Sizes

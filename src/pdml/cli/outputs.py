@@ -13,8 +13,7 @@ written: list[Path] = []
 
 def check(paths: Sequence[Path], *, force: bool, way_out: str = "--force overwrites it") -> None:
     """Refuse before the work what would fail after it: names taken twice or in use, folders that
-    cannot be written to.
-    """
+    cannot be written to."""
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise InvalidInput(f"the files to write must have different names, got {paths[0]} twice")
     for path in paths:

@@ -200,8 +200,7 @@ class Collection:
 
     def require_clock(self) -> int | None:
         """Refuse with `ClockJump` what must wait until the date is believed, and erase what is due:
-        how many, None before the end of retention.
-        """
+        how many, None before the end of retention."""
         erased = self._keep_retention()
         if self.clock_jump is not None and self.clock_jump.over:
             raise self.clock_jump
@@ -214,8 +213,7 @@ class Collection:
 
     def _keep_retention(self) -> int | None:
         """How many were erased because their time has come; None before. A date that is not
-        believed is kept in `clock_jump`.
-        """
+        believed is kept in `clock_jump`."""
         self.clock_jump = None
         try:
             return keep_retention(self.study, self.store, self.machine.clock.now())

@@ -191,10 +191,7 @@ class Verification:
 
 
 def verify_result(
-    folder: str | os.PathLike[str],
-    *,
-    study: str = "",
-    allow_unchecked: bool = False,
+    folder: str | os.PathLike[str], *, study: str = "", allow_unchecked: bool = False
 ) -> Verification:
     """Check every byte of a result's folder.
 

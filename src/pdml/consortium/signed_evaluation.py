@@ -1,6 +1,5 @@
 """A released model evaluated by members: each counts its own records once, with noise, and signs
-what it releases; anybody checks and adds up what all have released.
-"""
+what it releases; anybody checks and adds up what all have released."""
 
 import hashlib
 from collections import Counter
@@ -326,8 +325,7 @@ def _check_people(
 
 def _holds_people(home: NodeDirectory, digest: str, table: Table) -> bool:
     """Whether all these records are in a data set of the node, by the features that chance does not
-    change: it holds as many, or most are those of one person there.
-    """
+    change: it holds as many, or most are those of one person there."""
     folder, study = home.path("data") / digest[:32], home.study()
     if not folder.is_dir():  # of an evaluation, or removed
         return False

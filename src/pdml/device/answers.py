@@ -129,8 +129,7 @@ def invitation(text: str) -> str:
 
 def consent(study: Study, *, agreed: bool) -> dict[str, str]:
     """A person's consent as fields of a report. Raises `InvalidInput` if one is asked for and not
-    given.
-    """
+    given."""
     if study.consent is None:
         return {}
     if not agreed:

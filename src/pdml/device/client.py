@@ -114,8 +114,7 @@ def _refuse_second_draw(
 
 def _left(memo: Memo, study: Study) -> bytes:
     """The bytes that alone may leave once a report has; empty if none has, or if one without a
-    receipt was for an earlier revision. The draw stays.
-    """
+    receipt was for an earlier revision. The draw stays."""
     data = memo.sent.encode("ascii")
     if data and memo.receipt is None and decode_report(data).study != study.hash:
         return b""

@@ -1,6 +1,5 @@
 """Bytes to a collection service and its answer back: the standard library's HTTP, verified TLS, the
-same bytes at every attempt.
-"""
+same bytes at every attempt."""
 
 import hashlib
 import ssl

@@ -69,8 +69,7 @@ def randomise(
     stream: Stream | None = None,
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Randomised response for a label and, by draws of their own, for sensitive answers: the
-    reported label, and level and millionths of each answer. From OS entropy.
-    """
+    reported label, and level and millionths of each answer. From OS entropy."""
     others = tuple((draw(level, micro, many, stream), micro) for level, micro, many in answers)
     return draw(label, micro_epsilon, classes, stream), others
 
@@ -126,8 +125,7 @@ class Memory:
         answers: Sequence[tuple[int, int, int]] = (),
     ) -> Memo:
         """The memo of this record, drawn now if there is none; of two at once the first wins.
-        ``answers``: level, millionths and number of levels of each sensitive one.
-        """
+        ``answers``: level, millionths and number of levels of each sensitive one."""
         while (stored := self.recall(study, record)) is None:
             if not self._adopt(study, record):
                 code, stream = self._entropy(16).hex(), stream_of(self._entropy)

@@ -70,10 +70,9 @@ def render(study: Study) -> ContributorPage:
 
 def _headers(style: str, script: str) -> dict[str, str]:
     policy = (
-        f"default-src 'none'; script-src {policy_hash(script)}; "
-        f"style-src {policy_hash(style)}; img-src data:; connect-src 'self'; "
-        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; script-src {policy_hash(script)}; style-src {policy_hash(style)}; "
+        "img-src data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors "
+        "'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     return {
         "content-type": "text/html; charset=utf-8",

@@ -1,6 +1,5 @@
 """A receipt as people keep it: what was sent, who holds it, whom to write to, and the code by which
-they take it back. The page saves the same.
-"""
+they take it back. The page saves the same."""
 
 import os
 from pathlib import Path

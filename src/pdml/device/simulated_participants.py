@@ -169,8 +169,7 @@ def deliver(
     connections: int = CONNECTIONS,
 ) -> Tally:
     """Send what has no receipt yet, in batches; each receipt is written down as it comes. A service
-    that cannot be reached ends the delivery: the rest goes out next time.
-    """
+    that cannot be reached ends the delivery: the rest goes out next time."""
     origin, tally = _origin(path), Tally()
     with connect() as service:
         service.require_study(origin.study)

@@ -1,6 +1,5 @@
 """Tables of words for people at a terminal or in a notebook: the one way that objects show
-themselves.
-"""
+themselves."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
 """How numbers are written for people: one small place, so that a page, a card and a figure say the
-same thing.
-"""
+same thing."""
 
 from math import ceil, floor, isfinite, isinf, isnan, log10
 
@@ -12,8 +11,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def significant(value: float, digits: int = 3) -> str:
     """``digits`` significant digits: 0.325, 16.7, 1,230, and 1.2 × 10⁻⁷ where zeros would be hard
-    to count.
-    """
+    to count."""
     if not isfinite(value):
         return "∞" if value > 0 else "−∞" if value < 0 else MISSING
     rounded = float(f"{value:.{digits - 1}e}")
@@ -27,8 +25,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 def epsilon(value: float) -> str:
     """ε with three significant digits; infinity is said in words, because a symbol reads like a
-    large guarantee.
-    """
+    large guarantee."""
     if isnan(value):
         return MISSING
     return NO_PROTECTION if isinf(value) else significant(value)

@@ -1,6 +1,5 @@
 """The operator's page: one collection at a glance, from totals alone, and what a training with its
-present reports would be. It runs no script, and reloads itself.
-"""
+present reports would be. It runs no script, and reloads itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +25,7 @@ _SPAN = 1.96  # standard errors to either side of a 95% interval
 @dataclass(frozen=True)
 class ClassEstimate:
     """A class: its reports, and the share of people whose true answer it is, with its standard
-    error.
-    """
+    error."""
 
     name: str
     reported: int
@@ -45,8 +43,7 @@ class ClassEstimate:
     @property
     def interval(self) -> tuple[float, float]:
         """Around `likely`, cut to what can be: wherever share ± 1.96 errors covers the truth, this
-        does too.
-        """
+        does too."""
         far = _SPAN * self.error + self.grain
         return max(self.likely - far, 0.0), min(self.likely + far, 1.0)
 
@@ -54,8 +51,7 @@ class ClassEstimate:
 @dataclass(frozen=True)
 class Spending:
     """One row of the budget: what the planned training would let the other servers learn, against
-    what is allowed.
-    """
+    what is allowed."""
 
     data: str  # in words
     planned: float  # ε; infinite without protection
@@ -198,11 +194,7 @@ def _with_plan(
         rows.append(Spending(name, profiles.epsilon_at(profile, delta), allowed, delta))
     safe = None if study.budget is None else plan.last_safe_round(spec, budget=study.budget)
     return replace(
-        outlook,
-        rounds=plan.rounds,
-        spending=tuple(rows),
-        whom=budget.whom,
-        last_safe_round=safe,
+        outlook, rounds=plan.rounds, spending=tuple(rows), whom=budget.whom, last_safe_round=safe
     )
 
 

@@ -1,6 +1,5 @@
 """The page of a study's training: of one trust domain, or of a result, which is the same to the
-byte for everybody.
-"""
+byte for everybody."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

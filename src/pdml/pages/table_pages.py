@@ -59,8 +59,7 @@ def table_lead(trained: "TrainingResult") -> str:
 
 def assess(trained: "TrainingResult") -> Assessment | None:
     """How well it predicts, if it was measured: not to be published where the records are
-    somebody's.
-    """
+    somebody's."""
     if trained.evaluation is None:
         return None
     return Assessment(evaluation=trained.evaluation, reference=trained.reference_accuracy)
@@ -96,8 +95,7 @@ def training_page(
     trained: "TrainingResult", *, accuracies: bool, extra_settings: dict[str, str], **more: Any
 ) -> Page:
     """``accuracies``: show them, because the records they were measured on are nobody's, or because
-    that was asked for.
-    """
+    that was asked for."""
     assessment = assess(trained)
     measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
     return Page(

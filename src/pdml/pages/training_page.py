@@ -1,6 +1,5 @@
 """One training as one page: a self-contained HTML document without scripts that anybody can open,
-keep, mail and print.
-"""
+keep, mail and print."""
 
 import os
 from collections.abc import Iterator

@@ -274,8 +274,7 @@ def _load_result_facts(
     study: Study, result: str | os.PathLike[str], evaluations: Sequence[str | os.PathLike[str]]
 ) -> StatementFacts:
     """What a finished training has spent: from a model's file, or a result's folder, which is
-    verified first; and what evaluations of its model have.
-    """
+    verified first; and what evaluations of its model have."""
     path, verified, last_digits = Path(result), False, False
     if path.is_dir():
         # Of the page a statement says nothing.

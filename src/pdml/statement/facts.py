@@ -90,8 +90,7 @@ class Spent:
 @dataclass(frozen=True, kw_only=True)
 class StatementFacts:
     """A study as it is planned (``spent`` is None), or one of its trainings. Without a plan, which
-    is then left to each job, there are no rows.
-    """
+    is then left to each job, there are no rows."""
 
     study: Study
     plan: TrainingPlan | None
@@ -268,8 +267,7 @@ class StatementFacts:
 
     def subject(self, data: str, adversary: str = OTHERS) -> str:
         """What a row is about. That of features is about a whole record, of which the collecting
-        organisation reads what is not randomised.
-        """
+        organisation reads what is not randomised."""
         if data == "features" and adversary != OTHERS and self.clear:
             return "the other answers" + (" that are not randomised" if self.sensitive else "")
         questions = {attribute.name: self.question(attribute) for attribute in self.sensitive}

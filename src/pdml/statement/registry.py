@@ -108,8 +108,7 @@ def _loss(facts: StatementFacts, text: dict[str, str]) -> JsonObject:
 
 def _parameters(facts: StatementFacts) -> JsonObject | None:
     """The one pair that an entry has room for: all answers, against all others. Before a training
-    what the budget allows, else what the plan would spend.
-    """
+    what the budget allows, else what the plan would spend."""
     if facts.simulated:
         return None
     if facts.spent is None and (ceiling := facts.ceiling("features")) is not None:

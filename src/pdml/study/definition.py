@@ -47,8 +47,7 @@ MOST_RECORDS = 10**9
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """What everybody who takes part agreed on. Each field says by `key` in which table of the file
-    it stands; a study that exists obeys every rule of `pdml.study.schema.study_file`.
-    """
+    it stands; a study that exists obeys every rule of `pdml.study.schema.study_file`."""
 
     id: str = key(
         "1 to 63 lower-case letters, digits, dots, dashes or underscores, the first a letter or "
@@ -99,9 +98,7 @@ class Study:
     )
     question: str = key("What is kept secret.", limited_text(500), table="label")
     classes: tuple[str, ...] = key(
-        f"Its 2 to {MOST_CLASSES} possible answers.",
-        distinct_texts(2, MOST_CLASSES),
-        table="label",
+        f"Its 2 to {MOST_CLASSES} possible answers.", distinct_texts(2, MOST_CLASSES), table="label"
     )
     # label epsilons, ascending; the first is the floor
     menu: tuple[float, ...] = key(
@@ -111,10 +108,7 @@ class Study:
         table="label.epsilon",
     )
     default_epsilon: float = key(
-        "The one that is suggested.",
-        ValidationErrors.number,
-        table="label.epsilon",
-        name="default",
+        "The one that is suggested.", ValidationErrors.number, table="label.epsilon", name="default"
     )
     # the menu holds an epsilon above ln 19, which hardly protects
     accept_weak: bool = key(
@@ -228,8 +222,7 @@ class Study:
     @cached_property
     def unkeyed_hash(self) -> str:
         """sha256 of the study without keys and relay: a device remembers its randomised answers by
-        it, so that no revision randomises them again.
-        """
+        it, so that no revision randomises them again."""
         return hashlib.sha256(canonical_json(_plain(self._without_keys()))).hexdigest()
 
     def memory_key(self, token: str = "") -> str:

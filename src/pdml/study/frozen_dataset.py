@@ -78,8 +78,7 @@ class FrozenData:
 
 class FrozenWriter:
     """Write a frozen data set by chunks; the folder appears whole at `finish`, or not at all. Files
-    are readable by their owner only: features are people's answers.
-    """
+    are readable by their owner only: features are people's answers."""
 
     def __init__(
         self,
@@ -206,9 +205,8 @@ def open_frozen(
     manifest = _read_manifest(folder)
     if study_hash is not None and manifest.study != study_hash:
         raise DataError(
-            f"{folder} belongs to the study {manifest.study[:12]}..., not to "
-            f"{study_hash[:12]}...: the studies differ; train by the study.toml that it was "
-            "collected by"
+            f"{folder} belongs to the study {manifest.study[:12]}..., not to {study_hash[:12]}...: "
+            "the studies differ; train by the study.toml that it was collected by"
         )
     columns = {name: _map(folder, name, manifest, verify) for name in _DTYPES}
     return FrozenData(manifest=manifest, **columns)

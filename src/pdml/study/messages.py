@@ -212,8 +212,7 @@ neither an honest report's fate nor a stored one's depends on the order in which
 
 def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_]:
     """Which rows of (m, d) float32 are finite, with a squared norm of at most ``most`` and a
-    positive constant at the end.
-    """
+    positive constant at the end."""
     wide = np.asarray(features, dtype=np.float64)
     squares = np.einsum("ij,ij->i", wide, wide)  # NaN and infinities make the comparison false
     return np.asarray((squares <= most) & (wide[:, -1] > 0))

@@ -195,8 +195,7 @@ LintMessage = tuple[int, str]  # line and sentence
 @dataclass(frozen=True, kw_only=True)
 class LintResult:
     """What a file is, and every message about it, by line. By a study with mistakes nobody may be
-    asked, or nobody may train.
-    """
+    asked, or nobody may train."""
 
     study: Study | None
     mistakes: tuple[LintMessage, ...]

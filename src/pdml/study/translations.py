@@ -55,8 +55,7 @@ class Question:
 @dataclass(frozen=True, kw_only=True)
 class Texts:
     """Everything of a study that people read, in one language ("": undeclared), in the study's
-    order; ``notice`` and ``consent`` hold the texts of these tables, by key.
-    """
+    order; ``notice`` and ``consent`` hold the texts of these tables, by key."""
 
     code: str = key("Which language, another than the study's own.", read_language)
     title: str = key("The study's title in it.", limited_text(200))
@@ -113,10 +112,7 @@ def _collect_texts(table: Notice | Consent | None) -> dict[str, str]:
 
 
 def read_languages(
-    errors: ValidationErrors,
-    value: object,
-    texts: Texts,
-    records: Mapping[str, type],
+    errors: ValidationErrors, value: object, texts: Texts, records: Mapping[str, type]
 ) -> tuple[Texts, ...]:
     """The translations of a study's own ``texts``; what one of them lacks is a mistake."""
     translations: list[Texts] = []

@@ -80,10 +80,8 @@ def privacy(
       pdml privacy model.json
     """
     arguments = locals()
-    sizes, limits = (
-        options.pick_options(arguments, _SIZES),
-        options.pick_options(arguments, _BUDGET),
-    )
+    sizes = options.pick_options(arguments, _SIZES)
+    limits = options.pick_options(arguments, _BUDGET)
     settings = plan.settings() | options.pick_options(arguments, _OF_SUMS)
     if model is not None:
         options.refuse_options(
@@ -116,10 +114,8 @@ def _show_stored(path: Path, as_json: bool) -> None:
     from pdml.model.model import load_model
 
     model = load_model(path)
-    lines, privacy_facts = (
-        model.overview(),
-        {"source": "not said", "counted": "not said"} | model.privacy,
-    )
+    lines = model.overview()
+    privacy_facts = {"source": "not said", "counted": "not said"} | model.privacy
 
     def show() -> None:
         console.print_privacy(lines)

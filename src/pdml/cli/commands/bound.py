@@ -1,6 +1,5 @@
 """`pdml bound`: what theory promises of a training before it starts, term by term, and where it
-promises nothing.
-"""
+promises nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path

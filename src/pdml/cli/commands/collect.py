@@ -1,6 +1,5 @@
 """`pdml collect`: run one server's collection service, invite people, look after what came in, hand
-it to training.
-"""
+it to training."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -188,11 +187,7 @@ def invite(
 
 @collect.command()
 @spread_options
-def status(
-    study: StudyFile,
-    place: CollectionOptions,
-    as_json: Json = False,
-) -> None:
+def status(study: StudyFile, place: CollectionOptions, as_json: Json = False) -> None:
     """Tell what the collection holds.
 
     \b
@@ -231,8 +226,7 @@ def _show_retention(status: "CollectionStatus") -> None:
     elif status.retention:
         console.print_text(
             f"Reports are kept until {status.retention}, and erased by the first command or "
-            "running "
-            "service after it."
+            "running service after it."
         )
 
 

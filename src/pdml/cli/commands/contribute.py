@@ -1,6 +1,5 @@
 """`pdml contribute`: one person's report from this device, or a table of people as many devices to
-try a study out; and `pdml contribute withdraw`, which takes a report back.
-"""
+try a study out; and `pdml contribute withdraw`, which takes a report back."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

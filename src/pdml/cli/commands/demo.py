@@ -70,8 +70,7 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
         "How accurate is it?",
         console.accuracy_table(trained.rows, totals, linked=bool(trained.rounds)),
         f"{trained.records:,} simulated people, each with the label flipped with probability "
-        f"{done.flip_probability:.0%}; "
-        f"{sizes('server', graph.n, graph.n_edges, trained.rounds)}; "
+        f"{done.flip_probability:.0%}; {sizes('server', graph.n, graph.n_edges, trained.rounds)}; "
         f"measured on {trained.test_records:,} fresh records.",
     )
     training_tables.show_training(trained)

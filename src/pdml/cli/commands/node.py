@@ -165,10 +165,8 @@ def data(
             randomise=randomise,
             new_participants=new_participants,
         )
-    records, who = (
-        training_data.server.spec.records,
-        randomiser_note(home.name, training_data.randomised_by),
-    )
+    records = training_data.server.spec.records
+    who = randomiser_note(home.name, training_data.randomised_by)
     summary = {"server": home.name, "records": records, "dataset": training_data.dataset}
     summary |= {
         "smallest_epsilon": training_data.server.spec.epsilon,
@@ -201,13 +199,7 @@ def run(
     """
     from pdml.node.daemon.daemon import run as serve
 
-    serve(
-        folder,
-        relay=relay,
-        metrics=metrics,
-        simulated_noise=simulated_noise,
-        verbose=verbose,
-    )
+    serve(folder, relay=relay, metrics=metrics, simulated_noise=simulated_noise, verbose=verbose)
 
 
 @node.command()

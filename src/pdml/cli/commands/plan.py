@@ -1,6 +1,5 @@
 """`pdml plan`: a privacy budget in, the plan that loses the least under it out, and what was
-traded.
-"""
+traded."""
 
 from math import inf
 from pathlib import Path

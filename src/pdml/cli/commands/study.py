@@ -139,8 +139,7 @@ def _list(file: Path, findings: "tuple[LintMessage, ...]", kind: str) -> None:
 
 def _page(study: "Study") -> str | None:
     """The hash of the contributors' page, to be published: anybody can compare what a server hands
-    out. None on a device that has nothing to draw pages with.
-    """
+    out. None on a device that has nothing to draw pages with."""
     from pdml.errors import MissingExtra
     from pdml.extras import needed
 
@@ -290,8 +289,7 @@ def _of_table(
     file: Path, label: str, columns: "column_options.Columns", *, from_data: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a table proposes, and the columns whose declaration came from the data. A person at a
-    terminal is asked for what is not declared.
-    """
+    terminal is asked for what is not declared."""
     from pdml.cli import column_options
     from pdml.encoding.declarations import by_name, encoder_for
     from pdml.errors import UndeclaredColumns

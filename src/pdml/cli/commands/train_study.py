@@ -176,11 +176,7 @@ def _named(text: str) -> tuple[str, Path]:
 
 
 def _print_result(
-    study: "Study",
-    result: "TrainingResult",
-    engine: str,
-    files: dict[str, Path],
-    as_json: bool,
+    study: "Study", result: "TrainingResult", engine: str, files: dict[str, Path], as_json: bool
 ) -> None:
     from pdml.pages.result_page import lead, notes_of
 

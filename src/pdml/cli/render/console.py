@@ -1,6 +1,5 @@
 """What people see in a terminal: bars, tables, and sentences. Answers go to stdout, progress to
-stderr. Commands give words and rows; rich, which takes long to load, is known here alone.
-"""
+stderr. Commands give words and rows; rich, which takes long to load, is known here alone."""
 
 import json
 import sys
@@ -63,8 +62,7 @@ def progress(title: str, unit: str = "round") -> Iterator[ProgressCallback]:
 
 class BarsCallback(Protocol):
     """How far each of several is: what, as (done, of how many); one alone may be doing something
-    now.
-    """
+    now."""
 
     def __call__(self, counts: Mapping[str, tuple[int, int | None]], doing: str = "") -> None: ...
 
@@ -72,8 +70,7 @@ class BarsCallback(Protocol):
 @contextmanager
 def bars(unit: str) -> Iterator[BarsCallback]:
     """A bar for each. Without a terminal, or in a dumb one, a line now and then instead; the unit
-    "byte" is shown as downloads are.
-    """
+    "byte" is shown as downloads are."""
     err = console(stderr=True)
     if not _draws(err):
         yield _log(unit)
@@ -156,8 +153,7 @@ def _escaped(letter: str) -> str:
 
 def print_answer(as_json: bool, values: Mapping[str, Any], *sentences: str) -> None:
     """What a command has to say: one object for machines, or sentences for people, who may be
-    watching a pipe.
-    """
+    watching a pipe."""
     if as_json:
         print_json(values)
     else:
@@ -175,8 +171,7 @@ def print_result(as_json: bool, values: Mapping[str, Any], show: Callable[[], No
 
 def print_text(*lines: Words | list[Words], whole: bool = False) -> None:
     """Sentences, wrapped between words, or ``whole`` so that they can be copied; one may have
-    pieces of several styles.
-    """
+    pieces of several styles."""
     from rich.text import Text
 
     out = console()
@@ -213,8 +208,7 @@ def print_table(heading: str, table: Grid, *sentences: str) -> None:
 
     def least(index: int) -> int:
         """The width below which rich would cut: a number and its heading stand on one line, text
-        wraps between words.
-        """
+        wraps between words."""
         texts = [table.columns[index], *(_plain(row[index]) for row in table.rows)]
         words = [word for text in texts for word in text.split()]
         return max(map(cell_len, words if table.is_text(index) else texts), default=0)
@@ -242,8 +236,7 @@ def _build_table(table: Grid) -> Any:
 
 def _stack(out: "Console", table: Grid) -> None:
     """A terminal too narrow for the table gets its cells one below the other: no number is ever
-    cut.
-    """
+    cut."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -270,8 +263,7 @@ def accuracy_table(
     linked: bool,
 ) -> Grid:
     """One row per server (name, records, links, accuracy), then the rows everybody looks for; no
-    accuracies without totals, and no links where all servers sent one total (``linked``).
-    """
+    accuracies without totals, and no links where all servers sent one total (``linked``)."""
     columns = {"server": True, "records": True, "links": linked, "accuracy": bool(totals)}
 
     def keep(*cells: Words) -> list[Words]:

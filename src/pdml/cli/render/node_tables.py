@@ -95,8 +95,7 @@ def _apart(name: str, accounts: Sequence[DatasetSpending]) -> str:
     return (
         f"{name} has begun anew{' with new keys' if anew else ''}: of {len(accounts)} data sets it "
         f"has released {parts}, {numbers.count(total, 'vector')} together. Each has a budget of "
-        "its "
-        "own, on the word of its operator that nobody's record is in two of them."
+        "its own, on the word of its operator that nobody's record is in two of them."
     )
 
 

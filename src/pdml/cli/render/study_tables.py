@@ -124,9 +124,8 @@ def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
     return [
         *additions,
         f"A report holds {study.width} numbers: these{sensitive_part} and a constant. What is "
-        "longer than "
-        f"1 is clipped to it: {share} of reports, if people are as this study expects, and half of "
-        f"those to less than {factor} of their length.",
+        f"longer than 1 is clipped to it: {share} of reports, if people are as this study expects, "
+        f"and half of those to less than {factor} of their length.",
     ]
 
 

@@ -74,8 +74,7 @@ def _inside(trained: "TrainingResult") -> list[str]:
 
 def show_evaluation(evaluation: "Evaluation | CountedEvaluation", *, further: bool = False) -> None:
     """Every figure in a line, or those beside the accuracy alone; then the confusion matrix with
-    the recall of each class.
-    """
+    the recall of each class."""
     view = Assessment(evaluation=evaluation)
     facts = view.further() if further else view.facts()
     figures = [[fact.name, fact.value, fact.words] for fact in facts]

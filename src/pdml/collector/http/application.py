@@ -1,6 +1,5 @@
 """The service as an ASGI application: every route, one place for whatever goes wrong, and the API
-told to machines, in OpenAPI 3.1.
-"""
+told to machines, in OpenAPI 3.1."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence

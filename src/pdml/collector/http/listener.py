@@ -1,6 +1,5 @@
 """Accepts connections itself, because a TLS handshake that never ends costs as much as a request
-that never does, and hands them to the HTTP server as asyncio's `create_server` would.
-"""
+that never does, and hands them to the HTTP server as asyncio's `create_server` would."""
 
 import asyncio
 import resource
@@ -22,8 +21,7 @@ _TICK = 0.5  # seconds between two looks at the deadlines
 
 class Listener:
     """Accepts until closed, as far as anybody asks what `create_server` gives; ``factory`` makes
-    the HTTP server's protocol for each connection.
-    """
+    the HTTP server's protocol for each connection."""
 
     def __init__(
         self,
@@ -99,8 +97,7 @@ class Listener:
 
 class Connection(asyncio.Protocol):
     """One connection: to the socket a protocol, to the HTTP server's protocol a transport. It
-    passes everything on and keeps the time.
-    """
+    passes everything on and keeps the time."""
 
     def __init__(self, guard: Guard, peer: tuple[str, int], inner: asyncio.Protocol) -> None:
         self.address = group(peer[0])  # for counting

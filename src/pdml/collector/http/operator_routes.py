@@ -1,6 +1,5 @@
 """What the operator may see, read-only: behind a token in a header, or a form that trades it for a
-cookie. The token lies in a file that only the operator can read.
-"""
+cookie. The token lies in a file that only the operator can read."""
 
 import hashlib
 import hmac
@@ -137,11 +136,7 @@ def _render_metrics(service: Service) -> str:
     refused = {f'{{code="{code}"}}': count for code, count in service.problems().items()}
     metrics: list[tuple[str, str, float | dict[str, int]]] = [
         ("reports_stored_total", "Reports stored since the start.", counters.stored),
-        (
-            "reports_replayed_total",
-            "Reports sent again, answered as before.",
-            counters.replayed,
-        ),
+        ("reports_replayed_total", "Reports sent again, answered as before.", counters.replayed),
         ("problems_total", "Reports, requests and connections refused, by code.", refused),
         ("bad_tokens_total", "Unknown invitations and codes, and ids of others.", attempts.counted),
         ("bad_tokens_slowed_total", "Late answers to them.", attempts.slowed),

@@ -1,6 +1,5 @@
 """`pdml collect serve` as a function. uvicorn is set up so that nothing about people reaches a log,
-nothing travels in the clear, and nobody shuts others out.
-"""
+nothing travels in the clear, and nobody shuts others out."""
 
 import asyncio
 import gc
@@ -282,8 +281,7 @@ class _Lines(logging.Formatter):
 
 def _log_to_stderr() -> None:
     """Errors of uvicorn alone, and no access log: addresses and times are people's, and it warns of
-    every request that is none, as many as anybody sends.
-    """
+    every request that is none, as many as anybody sends."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
     for name, level in (

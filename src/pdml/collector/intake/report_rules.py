@@ -101,8 +101,7 @@ class Rules:
 
     def _accept_features(self, features: Sequence[bytes]) -> list[bool]:
         """Whether each is `acceptable`, and every sensitive answer, to the bit, the code of one
-        level at an ε of its menu: nothing else has the bound on its influence.
-        """
+        level at an ε of its menu: nothing else has the bound on its influence."""
         # a signalling NaN must not warn on its way to being refused
         with np.errstate(invalid="ignore"):
             if len(features) == 1 and not self.codes:  # shorter: NumPy costs more than the sum does

@@ -282,8 +282,7 @@ class Service:
 
     async def accept(self, lines: Sequence[bytes]) -> list[tuple[Answer, bool]]:
         """One answer per report in the same order, and whether it is newly stored. Whatever
-        happens, none goes unanswered.
-        """
+        happens, none goes unanswered."""
         now = self.clock.now()
         results = self.rules.read(lines, now)
         entries = [result for result in results if type(result) is Entry]

@@ -18,8 +18,7 @@ def open_store(
     machine: Machine | None = None,
 ) -> Store:
     """Open a collection; with ``create`` it is made if there is none. ``keys``: the folder of its
-    keys, by default beside a file, and for PostgreSQL in the working folder.
-    """
+    keys, by default beside a file, and for PostgreSQL in the working folder."""
     if urlsplit(database).scheme in ("postgresql", "postgres"):
         with extras.needed("collect"):
             from pdml.collector.storage.postgres import PostgresStore

@@ -97,8 +97,7 @@ class PostgresStore(Store):
 
     def _insert_new(self, db: _Statements, entries: Sequence[Entry]) -> None:
         """Asked first rather than tried: a failed COPY would leave an id in PostgreSQL's own log.
-        Its binary format by hand: the library's rows take several times as long.
-        """
+        Its binary format by hand: the library's rows take several times as long."""
         ids = list({entry[0] for entry in entries})
         if len(ids) < len(entries) or db.execute(_KNOWN, (ids,)).fetchone() is not None:
             raise NotAllNew

@@ -350,8 +350,7 @@ class SealedTallies(NamedTuple):
 
 class Vault:
     """Seals and opens with the keys of a ring, one call at a time. The totals are padded to
-    ``cells``: their length tells of no report whether it was the first of its cell.
-    """
+    ``cells``: their length tells of no report whether it was the first of its cell."""
 
     def __init__(self, keys: KeyRing, *, cells: int) -> None:
         self.keys = keys
@@ -396,8 +395,7 @@ class Vault:
         self, rows: Iterable[Sequence[Any]], *, frozen: bool
     ) -> tuple[Tallies, list[tuple[bytes]]]:
         """The totals of (key, id, sealed) rows, and the ids of those whose keys are destroyed: for
-        a database that was restored from before a withdrawal.
-        """
+        a database that was restored from before a withdrawal."""
         counts: Counter[tuple[int, int]] = Counter()
         gone: list[tuple[bytes]] = []
         for key, id, sealed in rows:

@@ -19,8 +19,7 @@ _LAST = 253_402_300_799  # the last second that a date can be written for: of th
 
 class ClockJump(InvalidInput):
     """The clock is more than a week ahead of the latest hour of use, and the end of retention has
-    passed by it (``over``) or is less than a week away.
-    """
+    passed by it (``over``) or is less than a week away."""
 
     def __init__(self, *, now: float, latest: int, end: float, reports: int) -> None:
         self.over = now >= end
@@ -48,8 +47,7 @@ def ends(study: Study) -> float:
 
 def keep_retention(study: Study, store: Store, now: float) -> int | None:
     """Note the hour, and erase all reports if their retention has ended: how many, None before.
-    Raises `ClockJump`, and `StorageUnavailable` if what is due cannot be erased.
-    """
+    Raises `ClockJump`, and `StorageUnavailable` if what is due cannot be erased."""
     end, hour = ends(study), int(now // 3600)
     if study.notice is None:
         return None

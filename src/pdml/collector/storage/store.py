@@ -1,6 +1,5 @@
 """One collection in a database: what every store promises, and how SQLite and PostgreSQL keep it
-alike. Reports lie there sealed, their keys in a folder. Rows: docs/reference/collector.md.
-"""
+alike. Reports lie there sealed, their keys in a folder. Rows: docs/reference/collector.md."""
 
 import os
 import threading
@@ -132,11 +131,7 @@ class Store(ABC):
                 ring, is_fresh = self._open_tables(db, create)
             with self._changing():  # one at a time, where several start at once
                 opened = KeyRing(
-                    keys,
-                    ring,
-                    fresh=is_fresh,
-                    entropy=self.machine.entropy,
-                    disk=self.machine.disk,
+                    keys, ring, fresh=is_fresh, entropy=self.machine.entropy, disk=self.machine.disk
                 )
                 self._vault = Vault(opened, cells=self.collection_id.cells)
             self._destroy_doomed()
@@ -222,8 +217,7 @@ class Store(ABC):
         self, db: Database, state: CollectionState, sealed_tallies: SealedTallies
     ) -> tuple[Tallies, SealedTallies]:
         """The totals before anything is stored. In a database from before a withdrawal they are
-        counted anew, and the withdrawal happens to it now.
-        """
+        counted anew, and the withdrawal happens to it now."""
         try:
             return self._vault.tallies(sealed_tallies), sealed_tallies
         except KeyDestroyed:
@@ -273,8 +267,7 @@ class Store(ABC):
 
     def withdraw(self, report: bytes) -> bool:
         """Destroy a report's key and erase it but for its id; False if it already was. Raises
-        `NoSuchReport`, or `Ended` where it is frozen. To be repeated after `StorageUnavailable`.
-        """
+        `NoSuchReport`, or `Ended` where it is frozen. To be repeated after `StorageUnavailable`."""
         with self._sealing() as (db, state, sealed_tallies):
             # first: it finishes the withdrawals that a restored database has forgotten
             is_frozen = state is CollectionState.FROZEN
@@ -300,8 +293,7 @@ class Store(ABC):
 
     def erase(self, hour: int) -> int:
         """Withdraw every report that is left, also of a frozen collection; how many there were. To
-        be repeated after `StorageUnavailable`.
-        """
+        be repeated after `StorageUnavailable`."""
         with self._sealing() as (db, state, sealed_tallies):
             erased = 0
             if state is not CollectionState.ERASED:

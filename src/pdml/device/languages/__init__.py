@@ -15,8 +15,7 @@ Sentence = str | Mapping[str, str]
 
 def read(package: str) -> dict[str, dict[str, Sentence]]:
     """The catalogues of a package by their languages, English first: it is the one that others
-    translate.
-    """
+    translate."""
     files = [file for file in resources.files(package).iterdir() if file.name.endswith(".json")]
     by_language = {
         file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files

@@ -1,6 +1,5 @@
 """Who a node is: one Ed25519 key in one file of mode 0600, which signs messages, logs in to the
-relay and seals what must not be read at rest; and its public card, signed by itself.
-"""
+relay and seals what must not be read at rest; and its public card, signed by itself."""
 
 import base64
 import binascii
@@ -96,8 +95,7 @@ class Identity:
 
     def alias(self, digest: str) -> str:
         """A name for a data set that tells others nothing about it, as its digest would to who
-        tries records until it fits; it outlives a node's keys.
-        """
+        tries records until it fits; it outlives a node's keys."""
         return hmac.digest(self._naming, digest.encode(), "sha256").hex()
 
     def _cipher(self) -> "AESGCM":

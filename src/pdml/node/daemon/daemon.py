@@ -65,8 +65,7 @@ log = logging.getLogger("pdml.node")
 
 class NodeDaemon:
     """One node's process; `run` returns when `leave` is called, from any thread. Everything it
-    touches is an argument: a simulation hands in its own, and drives `serve` itself.
-    """
+    touches is an argument: a simulation hands in its own, and drives `serve` itself."""
 
     def __init__(
         self,

@@ -75,8 +75,7 @@ def most_payload(study: Study) -> int:
 
 class _Parser(Parser):
     """Refuses to gather more than the longest message. Whatever it cannot read ends the connection:
-    the library would stop to read, and wait.
-    """
+    the library would stop to read, and wait."""
 
     most = 1 << 16
 
@@ -91,8 +90,7 @@ class _Parser(Parser):
 
 class _Connection(Client):
     """One attempt to reach one address. A relay is not trusted: of its greeting only the login
-    challenge counts, and other addresses that it names are never called.
-    """
+    challenge counts, and other addresses that it names are never called."""
 
     def __init__(self, identity: Identity, most: int) -> None:
         super().__init__()

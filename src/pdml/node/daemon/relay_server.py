@@ -156,10 +156,9 @@ def configure(study: Study, out: Path, *, listen: str = "") -> Path:
 def _text(study: Study, listen: str) -> str:
     n, payload = len(study.servers), most_payload(study)
     users = "\n".join(
-        f"    {{ nkey: {nkey(server.signing_key)}, permissions: {{ "
-        f"publish: {{ allow: {json.dumps([publish_subject(server.name)])} }}, "
-        f"subscribe: {{ allow: {json.dumps([subscribe_subject(server.name)])} }} }} }}  # "
-        f"{server.name}"
+        f"    {{ nkey: {nkey(server.signing_key)}, permissions: {{ publish: {{ allow: "
+        f"{json.dumps([publish_subject(server.name)])} }}, subscribe: {{ allow: "
+        f"{json.dumps([subscribe_subject(server.name)])} }} }} }}  # {server.name}"
         for server in study.servers
     )
     return f"""\

@@ -1,6 +1,5 @@
 """What a node's work waits for, as values: activities are generators of steps, driven by threads
-over the real transport and clock, or by a simulation in one thread.
-"""
+over the real transport and clock, or by a simulation in one thread."""
 
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping
@@ -135,8 +134,7 @@ def ask_all(
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Steps[set[str]]:
     """Ask until ``accept`` takes an answer of every member, for ``limit`` seconds; returns the
-    others.
-    """
+    others."""
     missing, deadline = set(members), clock.monotonic() + limit
     while missing and goes_on():
         messages = dict.fromkeys(sorted(missing), content)

@@ -86,8 +86,7 @@ class AdmissionRule:
     def auto_accepts(self, offer: Offer, *, unfinished: Sequence[str]) -> bool:
         """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the
         study's plan by the rule. Not while ``unfinished`` jobs of the offerer have spent budget
-        for nothing: a member could begin and end one after the other.
-        """
+        for nothing: a member could begin and end one after the other."""
         entry = self._committed.job(offer.job)
         again = entry is not None and entry.terms == offer.terms
         spent = entry is not None and entry.round > 0
@@ -190,8 +189,7 @@ class JobAdmission:
     def _gives_way(self, work: Work, offer: Offer, content: bytes) -> bool:
         """Whether an own offer that waits lets another member's go first: of two the one with the
         smaller digest does, at every member alike. Only its offerer knows that it does not
-        begin.
-        """
+        begin."""
         name = self._member.name
         if work.begun or work.offer.offerer != name or offer.offerer == name:
             return False

@@ -37,11 +37,7 @@ class EquivocationReporter:
     """The proofs of one node: those it made, and those that others announced."""
 
     def __init__(
-        self,
-        member: Member,
-        directory: NodeDirectory,
-        committed: Journal,
-        runtime: Runtime,
+        self, member: Member, directory: NodeDirectory, committed: Journal, runtime: Runtime
     ) -> None:
         self._member, self._directory, self._committed = member, directory, committed
         self._runtime = runtime

@@ -1,7 +1,6 @@
 """What a job under a study gives: a `TrainingResult` of what every server released, and between
 organisations the `JobResult`: everybody's statement, and whatever is wrong between them. What
-nobody can contradict (how many records, whose labels and noise) is a server's own claim.
-"""
+nobody can contradict (how many records, whose labels and noise) is a server's own claim."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,8 +78,7 @@ def study_result(
     reports: Reports | None = None,
 ) -> TrainingResult:
     """The result of a job: of separate nodes, with the sha256 of their statements, or of one
-    domain.
-    """
+    domain."""
     # Members of all versions make the same of the same statements.
     by_statements = {"result": RESULT, "statements": dict(statements or {})}
     return TrainingResult(
@@ -196,8 +194,7 @@ class JobResult:
     @cached_property
     def budget_flaws(self) -> list[Flaw]:
         """Whether some data set has overspent, all its jobs counted. A billionth more is no flaw:
-        another machine computes other last digits.
-        """
+        another machine computes other last digits."""
         budget = self.study.budget or Budget()
         limit = replace(
             budget,
@@ -249,8 +246,7 @@ class JobResult:
     def local_model(self) -> Model | None:
         """After an exchange of sums, the model for this organisation's own use, never to be shared:
         from its exact sums and the others' noisy ones. None after rounds, or if the node has
-        another data set or other keys by now: only they tell its own sums, and its own row.
-        """
+        another data set or other keys by now: only they tell its own sums, and its own row."""
         terms, home = self.terms, self.home
         if home is None or not terms.sums:
             return None
@@ -394,8 +390,7 @@ def _links(terms: JobTerms, statements: Mapping[str, Statement]) -> Iterator[Fla
 
 def _dataset_flaws(sender: Statement, releases: NeighbourReleases, receiver: str) -> Iterator[Flaw]:
     """Whoever states fewer releases than it told of hides spending. More are no lie: a job that is
-    resumed after others states these, too.
-    """
+    resumed after others states these, too."""
     earlier = releases.earlier_releases
     if releases.dataset != sender.dataset or earlier > sender.earlier_releases:
         name = sender.server

@@ -1,6 +1,5 @@
 """One organisation in one job: its method's state machine with journal and signed messages, without
-sockets or a clock. Called in any order, from one thread at a time.
-"""
+sockets or a clock. Called in any order, from one thread at a time."""
 
 import secrets
 from collections.abc import Mapping
@@ -118,8 +117,7 @@ class Participant:
 
     def _machine(self, inner: bytes | None) -> tuple[TrainingMachine, bytes]:
         """The state machine, and its inner state to be kept (q_i - η_i/n; of sums nothing).
-        ``inner`` is what an earlier life kept.
-        """
+        ``inner`` is what an earlier life kept."""
         server, plan = self.training_data.server, self.terms.plan
         if self.terms.sums:
             return SumsNode(self.terms, server, self._source, self._shared), b""
@@ -203,8 +201,7 @@ class Participant:
 
     def _check_pull(self, messages: list[NDArray[Any]]) -> None:
         """Stop where others could refuse the next release, so far have they pulled it; by what was
-        released alone, so that stopping tells nothing about records.
-        """
+        released alone, so that stopping tells nothing about records."""
         degree, penalty = len(messages), self.terms.plan.penalty
         sent, total = self._state.sent, np.sum(messages, axis=0)
         dual = steps.dual_step(self._state.dual, sent, total, degree=degree, penalty=penalty)
@@ -231,8 +228,7 @@ class Participant:
 
     def resend(self, peer: str) -> list[bytes]:
         """What ``peer`` lacks by its last hello: the releases of its own round and of all later
-        ones.
-        """
+        ones."""
         since = max(1, self._peer_round[peer])
         return [self.message(peer, t) for t in range(since, self.round + 1)]
 
@@ -263,8 +259,7 @@ class Participant:
     def welcome(self, peer: str, data: bytes) -> bool:
         """Take a neighbour's hello; False until a process that is met for the first time has
         answered this node's challenge. Its journal must not stand before what this node has of
-        it, and a data set begins with a whole budget after another only by its operator's word.
-        """
+        it, and a data set begins with a whole budget after another only by its operator's word."""
         hello = wire_messages.open_hello(data, self.terms, peer=peer, me=self.name, keys=self._keys)
         self._echoes[peer] = hello.challenge
         if hello.life in self._lives[peer]:
@@ -273,10 +268,8 @@ class Participant:
         if hello.echo != self._challenges[peer]:
             return False
         job, journal = self.terms.job, self._journal
-        highest, before = (
-            journal.latest_round(job, peer),
-            journal.minimum_releases(peer, hello.dataset),
-        )
+        highest = journal.latest_round(job, peer)
+        before = journal.minimum_releases(peer, hello.dataset)
         stored_digest = journal.digest(job, hello.round, peer) if hello.round else None
         if (
             hello.round < highest
@@ -303,8 +296,7 @@ class Participant:
 
     def met(self, peer: str) -> bool:
         """Whether a process of this neighbour was met. A release that overtook its hello would make
-        the hello look like a rollback: it is not taken before.
-        """
+        the hello look like a rollback: it is not taken before."""
         return bool(self._lives[peer])
 
     def accept(self, peer: str, data: bytes) -> None:
@@ -406,8 +398,7 @@ def check_budget(
     terms: JobTerms, name: str, training_data: TrainingData, *, journal: Journal, budget: Budget
 ) -> None:
     """Refuse a job that as a whole would exceed the budget, after all other jobs on the data set:
-    one that stops half way has spent its budget for nothing.
-    """
+    one that stops half way has spent its budget for nothing."""
     journal.refuse_fresh_budget(name, training_data.dataset, training_data.apart_from)
     already = journal.spent(training_data.dataset, but=terms.job)
     events, flip = terms.plan.events(training_data.server.spec), training_data.flip()

@@ -118,8 +118,7 @@ class Exchange:
 
     def run(self) -> Steps[None]:
         """All rounds that are left, and the last one of every neighbour, of which the statement
-        speaks; raises what ended the job.
-        """
+        speaks; raises what ended the job."""
         if self.participant.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
@@ -167,8 +166,7 @@ class Exchange:
 
     def _advance(self) -> Steps[tuple[int, dict[str, bytes]]]:
         """Wait for the neighbours, then commit the next round. They remember the last one: no node
-        can be set back by a round and release another.
-        """
+        can be set back by a round and release another."""
         yield from self._wait(lambda: self.participant.ready)
         with self._lock:
             self._check()
@@ -221,8 +219,7 @@ class Exchange:
 
     def _meet_again(self, answers: Mapping[str, PeerAnswer]) -> Steps[None]:
         """Whoever was killed after its last round does not say hello again, and takes no release
-        before one: who lacks something of it says it.
-        """
+        before one: who lacks something of it says it."""
         later = [peer for peer, answer in answers.items() if answer.state == LATER]
         if self.participant.done and later:
             yield from self._meet(later)
@@ -296,8 +293,7 @@ class Exchange:
 
     def _describe(self, peer: str) -> str:
         """Its name, and whom it waits for by its own word, if these are others alone: who waits for
-        each other has lost messages.
-        """
+        each other has lost messages."""
         names = set(self._awaited_by_peers.get(peer, "").split(", "))
         others = sorted(names.intersection(self.participant.terms.servers) - {peer})
         if not others or self.participant.name in others:

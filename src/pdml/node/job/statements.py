@@ -48,11 +48,7 @@ def study_and_plan(terms: JobTerms) -> str:
 
 
 def build(
-    terms: JobTerms,
-    name: str,
-    training_data: TrainingData,
-    journal: Journal,
-    alias: str,
+    terms: JobTerms, name: str, training_data: TrainingData, journal: Journal, alias: str
 ) -> Statement:
     job, entry = terms.job, journal.job(terms.job)
     if entry is None:

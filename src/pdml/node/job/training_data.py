@@ -92,8 +92,7 @@ def load_training_data(
 
 def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
     """Without zeros if most of a record is zero: by public numbers, so that all engines do the
-    same.
-    """
+    same."""
     most = len(study.attributes) + 1  # nonzero: one per answer, and the constant
     return rows.sparse(features) if 4 * most <= study.width else features
 

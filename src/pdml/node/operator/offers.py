@@ -153,8 +153,7 @@ def _decide(home: NodeDirectory, offer: str, state: OfferState, sentence: str) -
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """One row of the ledger against other servers, before and after the whole job; ``limit`` is the
-    budget's ε for it, if it has one.
-    """
+    budget's ε for it, if it has one."""
 
     before: LedgerRow
     after: LedgerRow

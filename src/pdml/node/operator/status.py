@@ -1,6 +1,5 @@
 """What a node has released, spent and left, by its journal; and every member, by the statements at
-this node: what was released since a member's last one is not in it.
-"""
+this node: what was released since a member's last one is not in it."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -372,10 +371,8 @@ def _released(study: Study, statement: Statement) -> DatasetSpending:
     epsilons = (statement.epsilon, statement.label_epsilon)
     index, records = study.index(statement.server), statement.records
     spec = study.terms.server_spec(index, records=records, epsilons=epsilons)
-    flip, spent = (
-        spec.flip(statement.randomised_by),
-        (*statement.earlier_spending, *statement.spent),
-    )
+    flip = spec.flip(statement.randomised_by)
+    spent = (*statement.earlier_spending, *statement.spent)
     try:
         further = next_job(study, spec, flip, spent)
     except PDMLError:  # a plan that does not fit its records

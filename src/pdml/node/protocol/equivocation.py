@@ -1,6 +1,5 @@
 """Proof that a server signed two different things: two digests for one round, one that is not that
-of its own statement, or two statements on one job.
-"""
+of its own statement, or two statements on one job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

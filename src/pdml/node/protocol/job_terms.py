@@ -59,8 +59,7 @@ class JobTerms:
     @public_terms()
     def for_study(cls, study: Study, plan: TrainingPlan, job: str) -> Self:
         """The terms of a job under ``study``, which must have a budget, and whose plan it is if it
-        has one.
-        """
+        has one."""
         trainable.check_budget(study)
         if study.plan is not None and study.plan != plan:
             raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
@@ -98,8 +97,7 @@ class JobTerms:
     @cached_property
     def graph(self) -> Graph:
         """Who hears whom: along the links; of sums everybody, since masks along fewer pairs would
-        let one neighbour isolate another.
-        """
+        let one neighbour isolate another."""
         return Graph.complete(len(self.servers)) if self.sums else self.links
 
     @property

@@ -1,6 +1,5 @@
 """What members ask of each other, their answers, and the offer of a job. Each node makes the terms
-from its own study; a job begins once every member has signed that it accepts.
-"""
+from its own study; a job begins once every member has signed that it accepts."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -160,8 +159,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if not (1 <= start <= LONGEST_START and 1 <= answer <= LONGEST_ROUND):
             raise PeerError(
                 f"{sender} offers a job with waits of {start:g} s for its start and {answer:g} s "
-                f"for an answer: they must lie in [1, {LONGEST_START:g}] and "
-                f"[1, {LONGEST_ROUND:g}]"
+                f"for an answer: they must lie in [1, {LONGEST_START:g}] and [1, {LONGEST_ROUND:g}]"
             )
         if len(offer.attempt) != _TOKEN:
             raise PeerError(f"{sender} offers a job without a name of {_TOKEN} digits for its try")

@@ -155,12 +155,7 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
     return statement
 
 
-def open_statement(
-    data: bytes,
-    terms: JobTerms,
-    server: str,
-    keys: Mapping[str, str],
-) -> Statement:
+def open_statement(data: bytes, terms: JobTerms, server: str, keys: Mapping[str, str]) -> Statement:
     """Check the statement of ``server`` by itself; `job_result` compares it with others."""
     if len(data) > most_bytes(terms, server):
         raise PeerError(f"{server} made a statement of {len(data):,} bytes, longer than any may be")

@@ -61,8 +61,7 @@ class SignedDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
 class Hello(Header, frozen=True, tag="hello"):
     """Where a node stands. An old hello must not pass for a rollback: ``life`` is fresh in every
-    process, and a new one counts only with the recipient's own ``challenge`` in ``echo``.
-    """
+    process, and a new one counts only with the recipient's own ``challenge`` in ``echo``."""
 
     digest: str  # of the payload of ``round``; "" before the first
     dataset: str  # its alias: nothing that depends on records

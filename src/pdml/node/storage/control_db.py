@@ -116,8 +116,7 @@ def current_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
 @dataclass(frozen=True, kw_only=True)
 class OperatorCommand:
     """What somebody at this machine wants: to offer a job (its terms in ``content``), or to stop
-    one.
-    """
+    one."""
 
     kind: CommandKind
     attempt: str
@@ -157,8 +156,7 @@ class ControlDatabase:
 
     def insist(self, write: Callable[[], object]) -> None:
         """Write now, or by `flush` once there is room: whoever follows a job must learn of its
-        end.
-        """
+        end."""
         try:
             write()
         except PDMLError as error:
@@ -190,8 +188,7 @@ class ControlDatabase:
 
     def put(self, attempt: Attempt) -> None:
         """Remember an offer; what was remembered longest ago and has ended is forgotten. No member
-        makes a node forget another's offers, nor by offers that are refused those that were not.
-        """
+        makes a node forget another's offers, nor by offers that are refused those that were not."""
         with self._transaction():
             query = f"INSERT INTO attempts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
             self._db.change(query, astuple(attempt))
@@ -213,8 +210,7 @@ class ControlDatabase:
 
     def decide(self, attempt: Attempt, state: OfferState, sentence: str = "") -> bool:
         """The operator's answer to exactly this offer; False if it waits no more. Who is accepted
-        begins anew: what its earlier jobs left unfinished counts no more.
-        """
+        begins anew: what its earlier jobs left unfinished counts no more."""
         with self._transaction():
             query = (
                 "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND offer = ? "
@@ -279,8 +275,7 @@ class ControlDatabase:
 
 class ProgressReport:
     """How far each member is with the job, for people, now and then; what counts is in the
-    journal.
-    """
+    journal."""
 
     def __init__(self, control_db: ControlDatabase, clock: Clock) -> None:
         self._control_db, self._clock = control_db, clock
@@ -295,8 +290,7 @@ class ProgressReport:
 
     def report(self, job: str, server: str, t: int, rounds: int) -> None:
         """``server``, which is this node, has done round t of so many; the last one is written at
-        once.
-        """
+        once."""
         self._rounds[server] = t
         now = self._clock.monotonic()
         if t == rounds or now - self._written > _PROGRESS:

@@ -90,8 +90,7 @@ class Job:
 
 class Journal:
     """One node's journal; one process at a time may hold it, while others may look into it
-    (`Journal.peek`).
-    """
+    (`Journal.peek`)."""
 
     def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self.path, self._clock = path, clock
@@ -237,8 +236,7 @@ class Journal:
         events: Sequence[Event],
     ) -> None:
         """A job of one release, begun, debited and finished at once: there is none without its
-        debit, which a later one could fail to count.
-        """
+        debit, which a later one could fail to count."""
         with self._transaction():
             self._insert_job(job, terms, server, dataset, source, FINISHED, b"", "")
             self._insert_release(job, dataset, 1, payload, events)
@@ -260,14 +258,7 @@ class Journal:
         return bytes(content)
 
     def receive(
-        self,
-        job: str,
-        t: int,
-        sender: str,
-        *,
-        digest: str,
-        payload: bytes,
-        signature: bytes,
+        self, job: str, t: int, sender: str, *, digest: str, payload: bytes, signature: bytes
     ) -> None:
         """A neighbour's release of round t: on disk with this node's next one, or by `sync`."""
         columns = "(job, round, sender, digest, payload, signature)"
@@ -352,8 +343,7 @@ class Journal:
 
     def set_peer(self, job: str, sender: str, *, dataset: str, before: int) -> None:
         """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when
-        the job began. The least of its words stays: a job that is resumed may come after others.
-        """
+        the job began. The least of its words stays: a job that is resumed may come after others."""
         with self._transaction():
             self._db.change(
                 "INSERT INTO peers VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET before = iif("
@@ -364,8 +354,7 @@ class Journal:
 
     def minimum_releases(self, sender: str, dataset: str) -> int:
         """The least that ``sender`` must have released for its data set, by what it said and what
-        arrived here.
-        """
+        arrived here."""
         query = """
             SELECT coalesce(max(before + received), 0)
             FROM (SELECT before, coalesce(max(round), 0) AS received
@@ -403,23 +392,20 @@ class Journal:
 
     def covers_releases(self, dataset: str, apart_from: Set[str] | None) -> bool:
         """Whether the operator's word (`--new-participants`) names every other data set of which
-        something was released.
-        """
+        something was released."""
         return apart_from is not None and set(self.released_datasets()) - {dataset} <= apart_from
 
     def begins_fresh(self, dataset: str, apart_from: Set[str] | None) -> bool:
         """Whether nothing was released about a data set, but about another, without the operator's
         word that nobody is in both: only the operator can know, and says so of all that were
-        released by then.
-        """
+        released by then."""
         used = self.released_datasets()
         fresh = bool(used) and dataset not in used
         return fresh and not self.covers_releases(dataset, apart_from)
 
     def refuse_fresh_budget(self, name: str, dataset: str, apart_from: Set[str] | None) -> None:
         """Refuse the first release of a data set whose people may have spent a budget under
-        another, whichever was imported, or had a job that only began, first.
-        """
+        another, whichever was imported, or had a job that only began, first."""
         if self.begins_fresh(dataset, apart_from):
             raise InvalidInput(
                 f"{name} has released something about another data set, and this one would begin "
@@ -449,8 +435,7 @@ def _lock_of(path: Path) -> Path:
 
 def _acquire_lock(path: Path, clock: Clock) -> int:
     """A lock that ends with this process, in a file of its own: closing a database's file would
-    drop SQLite's locks.
-    """
+    drop SQLite's locks."""
     handle = open_ours(_lock_of(path), "the lock of the node's journal", os.O_RDWR | os.O_CREAT)
     for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
         try:

@@ -170,8 +170,7 @@ class NodeDirectory:
     def renew_keys(self) -> Path:
         """New keys and a new card; returns the folder with the old ones. The node takes part again
         under a revision of the study that pins the new card; an unfinished job cannot be
-        continued.
-        """
+        continued."""
         aside = self.path(f"retired-{secrets.token_hex(4)}")
         aside.mkdir(mode=0o700)
         for name in (SIGNING, SEALING, f"{self.name}.card"):
@@ -209,8 +208,7 @@ class NodeDirectory:
 
     def join(self, study: Study, text: str, *, before: tuple[Study, ...] = ()) -> None:
         """Adopt ``study`` (``text``: its file), afterwards only its revisions; ``before``: those
-        that this folder has not seen, oldest first.
-        """
+        that this folder has not seen, oldest first."""
         self._must_be_pinned(study)
         trainable.check_budget(study)
         if study.relay is None:

@@ -1,6 +1,5 @@
 """One SQLite file that threads of a node share. Everything passes one lock: closing it within
-another thread's statement crashes the process, and a transaction belongs to one thread.
-"""
+another thread's statement crashes the process, and a transaction belongs to one thread."""
 
 import sqlite3
 import threading
@@ -18,8 +17,7 @@ Values = Sequence[str | int | bytes]
 
 class SharedDatabase:
     """An open database. Its methods raise `sqlite3.Error`, where they read what ``read_error``
-    makes of it; after `close` all of them do.
-    """
+    makes of it; after `close` all of them do."""
 
     def __init__(
         self, path: Path, *, pragmas: Sequence[str] = (), read_only: bool = False, timeout: float

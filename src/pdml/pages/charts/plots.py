@@ -23,8 +23,7 @@ Colour = Literal["blue", "orange", "ink"]  # classes of the style sheet; orange 
 @dataclass(frozen=True, kw_only=True)
 class Series:
     """One value at each of 1, 2, 3, ...; those that are not finite are gaps. A rule has one value,
-    which holds everywhere.
-    """
+    which holds everywhere."""
 
     label: str
     values: Sequence[float]

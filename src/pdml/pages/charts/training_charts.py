@@ -67,8 +67,7 @@ def accuracy_figure(
 
 def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
     """ε of the features against other servers after each round; rounds without any guarantee are a
-    band.
-    """
+    band."""
     series = (Series(label="ε", values=spent),)
     scale = from_zero(series)
     finite = [isfinite(value) for value in spent]
@@ -319,10 +318,8 @@ def _servers(spots: Sequence[Place], labels: list[str], colours: list[str]) -> I
 
 
 def _accuracy_scale(accuracies: Sequence[float]) -> AxisScale:
-    middle, half = (
-        (max(accuracies) + min(accuracies)) / 2,
-        max((max(accuracies) - min(accuracies)) / 2, 0.002),
-    )
+    middle = (max(accuracies) + min(accuracies)) / 2
+    half = max((max(accuracies) - min(accuracies)) / 2, 0.002)
     return AxisScale(middle - half, middle + half, write=numbers.percent_tick)
 
 
@@ -353,8 +350,7 @@ _STEPS = 60
 
 def positions(n: int, edges: Sequence[tuple[int, int]]) -> Array:
     """(n, 2) coordinates, centred, the longest direction about horizontal; the same input gives the
-    same picture.
-    """
+    same picture."""
     if 4 * len(edges) > n * (n - 1) and n > 2:
         return _circle(n)  # where nearly everybody talks to everybody, distances say nothing
     if n == 1:
@@ -377,8 +373,7 @@ def positions(n: int, edges: Sequence[tuple[int, int]]) -> Array:
 
 def _hops(n: int, edges: Sequence[tuple[int, int]]) -> Array:
     """Links between every two servers; servers that cannot reach each other are drawn one step
-    beyond the farthest pair.
-    """
+    beyond the farthest pair."""
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     adjacency = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     hops = np.asarray(shortest_path(adjacency, directed=False, unweighted=True))
@@ -388,8 +383,7 @@ def _hops(n: int, edges: Sequence[tuple[int, int]]) -> Array:
 
 def _start(hops: Array) -> Array:
     """Classical scaling, nudged along a spiral so that servers with the same neighbours do not
-    start on one spot.
-    """
+    start on one spot."""
     squares = hops**2
     gram = -(squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()) / 2
     values, vectors = linalg.eigh(gram, subset_by_index=[len(hops) - 2, len(hops) - 1])

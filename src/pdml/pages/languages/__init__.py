@@ -1,6 +1,5 @@
 """The words of the page of predictions: a catalogue per language, made as the contributor's page's
-are (`pdml.device.languages`); what both pages say alike is said there alone.
-"""
+are (`pdml.device.languages`); what both pages say alike is said there alone."""
 
 import re
 from collections.abc import Mapping

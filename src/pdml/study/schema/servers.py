@@ -67,8 +67,7 @@ class ServerEntry:
 
     name: str = key("Spelt like the study's id.", ValidationErrors.name)
     url: str = key(
-        "Its collection service: `https`, or `http` on the same machine only.",
-        ValidationErrors.url,
+        "Its collection service: `https`, or `http` on the same machine only.", ValidationErrors.url
     )
     # Ed25519, 64 hexadecimal digits
     signing_key: str = key(

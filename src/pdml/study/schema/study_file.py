@@ -31,13 +31,7 @@ from pdml.study.schema.validation import (
     whole_number,
     write_fields,
 )
-from pdml.study.translations import (
-    Question,
-    Texts,
-    build_texts,
-    read_languages,
-    translated_keys,
-)
+from pdml.study.translations import Question, Texts, build_texts, read_languages, translated_keys
 
 FORMAT = Format(name="study", version=1)
 MOST_DELTA = 1e-3

@@ -296,8 +296,7 @@ def _append_server(text: str, entry: ServerEntry, source: str) -> tuple[str, Stu
 
 def _set(text: str, table: Path, values: dict[str, str], source: str) -> str:
     """Lines ``key = "value"`` in a table that has lines of its own, instead of those that stand
-    there. An empty value only removes.
-    """
+    there. An empty value only removes."""
     _, where = parse(text, source)
     lines = text.split("\n")
     header = where.get(table, 0)

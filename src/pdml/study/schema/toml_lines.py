@@ -1,6 +1,5 @@
 """On which line of a TOML text each key and element stands; `tomllib`, which accepted it, does not
-tell.
-"""
+tell."""
 
 import os
 import re
