@@ -56,7 +56,7 @@ class CollectionOptions:
 @spread_options
 def serve(
     study: StudyFile,
-    place: CollectionOptions,
+    choice: CollectionOptions,
     host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, option("Port; 0: any free one.", min=0, max=65535)] = 8700,
     cert: Annotated[Path | None, option("TLS certificate chain (PEM).", "FILE")] = None,
@@ -140,14 +140,14 @@ def serve(
     with suppress(StopSignal):  # asked to: everything acknowledged is stored
         serve_study(
             definition,
-            place.server,
+            choice.server,
             page=page.html,
             page_headers=page.headers,
             operator=lambda summary: operator_page.render(
                 summary, operator_page.preview(definition, summary)
             ),
-            database=place.db,
-            keys=place.keys,
+            database=choice.db,
+            keys=choice.keys,
             settings=settings,
             on_ready=announce,
         )
@@ -159,7 +159,7 @@ def invite(
     study: StudyFile,
     count: Annotated[int, option("How many people.", min=1, max=10_000_000)],
     out: Annotated[Path, option("CSV to write: token, link.", "FILE")],
-    place: CollectionOptions,
+    choice: CollectionOptions,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -175,7 +175,7 @@ def invite(
           --out tokens.csv
     """
     outputs.check([out], force=force)
-    with place.open(study, create=True) as collection:
+    with choice.open(study, create=True) as collection:
         # hidden until the database knows them: nobody gets a link that leads nowhere
         outputs.commit({out: partial(collection.invite, count)})
     console.print_answer(
@@ -187,14 +187,14 @@ def invite(
 
 @collect.command()
 @spread_options
-def status(study: StudyFile, place: CollectionOptions, as_json: Json = False) -> None:
+def status(study: StudyFile, choice: CollectionOptions, as_json: Json = False) -> None:
     """Tell what the collection holds.
 
     \b
     Example:
       pdml collect status study.toml --server alice
     """
-    with place.open(study) as collection:
+    with choice.open(study) as collection:
         snapshot = collection.status()
     console.print_result(as_json, snapshot.to_dict(), lambda: _show(snapshot))
 
@@ -235,7 +235,7 @@ def _show_retention(status: "CollectionStatus") -> None:
 def delete(
     study: StudyFile,
     report: Annotated[str, option("The report's id, from its receipt.", "ID")],
-    place: CollectionOptions,
+    choice: CollectionOptions,
     as_json: Json = False,
 ) -> None:
     """Withdraw a report, as long as the collection is not frozen.
@@ -248,7 +248,7 @@ def delete(
       pdml collect delete study.toml --server alice \\
           --report 0123456789abcdef0123456789abcdef
     """
-    with place.open(study) as collection:
+    with choice.open(study) as collection:
         new = collection.withdraw(report)
     summary = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
     done = "is withdrawn" if new else "was withdrawn before"
@@ -259,7 +259,7 @@ def delete(
 @spread_options
 def purge(
     study: StudyFile,
-    place: CollectionOptions,
+    choice: CollectionOptions,
     early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
     due: Annotated[bool, flag("--due", "Before it ends, say so and succeed: for timers.")] = False,
     as_json: Json = False,
@@ -277,7 +277,7 @@ def purge(
     Example:
       pdml collect purge study.toml --server alice
     """
-    with place.open(study) as collection:
+    with choice.open(study) as collection:
         collection.purge(early=early, due=due)
         status = collection.status()
     if status.clock_jump is not None and not status.erased_at:
@@ -298,7 +298,7 @@ def purge(
 @spread_options
 def clock(
     study: StudyFile,
-    place: CollectionOptions,
+    choice: CollectionOptions,
     confirm: Annotated[
         bool, flag("--confirm", "The machine's date is right: erase by it what is due.")
     ] = False,
@@ -315,7 +315,7 @@ def clock(
       pdml collect clock study.toml --server alice
       pdml collect clock study.toml --server alice --confirm
     """
-    with place.open(study) as collection:
+    with choice.open(study) as collection:
         if confirm:
             collection.confirm_clock()
         status = collection.status()
@@ -347,7 +347,7 @@ def _show_clock(status: "CollectionStatus", confirm: bool) -> None:
 @spread_options
 def close(
     study: StudyFile,
-    place: CollectionOptions,
+    choice: CollectionOptions,
     reopen: Annotated[bool, flag("--reopen", "Take reports again.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -357,7 +357,7 @@ def close(
     Example:
       pdml collect close study.toml --server alice
     """
-    with place.open(study) as collection:
+    with choice.open(study) as collection:
         collection.set_open(reopen)
         times = _outside_times(collection.study, collection.now) if reopen else ""
     state = "open" if reopen else "closed"
@@ -383,7 +383,7 @@ def _outside_times(study: "Study", now: datetime) -> str:
 def export(
     study: StudyFile,
     out: Annotated[Path, option("Where to write the data set; must not exist.", "FOLDER")],
-    place: CollectionOptions,
+    choice: CollectionOptions,
     force_small: Annotated[
         bool, flag("--force-small", "Also with fewer reports than the study's min_records.")
     ] = False,
@@ -399,7 +399,7 @@ def export(
       pdml collect export study.toml --server alice --out alice-data
     """
     with (
-        place.open(study) as collection,
+        choice.open(study) as collection,
         console.working(f"Exporting the reports of {collection.server}"),
     ):
         manifest = collection.export(out, force_small=force_small)
