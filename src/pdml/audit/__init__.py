@@ -93,7 +93,18 @@ FULL = Effort(transcripts=40_000, labels=2_000_000, pairs=10_000)
 
 
 def register(attack: Attack) -> Attack:
-    """Make an attack of one's own part of `run`, in this process."""
+    """Make an attack of one's own part of `run`, in this process.
+
+    Parameters
+    ----------
+    attack : Attack
+        One of one's own that was registered under its name is replaced.
+
+    Returns
+    -------
+    Attack
+        The same.
+    """
     return ATTACKS.register(attack)
 
 
