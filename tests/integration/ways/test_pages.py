@@ -31,6 +31,7 @@ ELSEWHERE = {
     "docs/guide/researcher.md": "minutes of measuring: `make reproduce`, `make audit`",
     "docs/evaluation/baselines.md": "minutes of measuring: `make reproduce`",
     "docs/evaluation/figures.md": "minutes of measuring: `make reproduce`",
+    "docs/reference/result-format.md": "one verifier: tests/unit/consortium/test_result_format.py",
     "docs/guide/deploy.md": "root on three machines: tests/integration/deploy",
 }
 

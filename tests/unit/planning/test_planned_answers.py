@@ -1,4 +1,4 @@
-"""Answers that go through coins, as planners know them: exact moments, no noise without a coin, and
+"""Randomised answers, as planners know them: exact moments, no noise without randomisation, and
 forecasts that fall with ε and hold what the real exchange does.
 """
 
@@ -222,12 +222,12 @@ def test_the_forecast_falls_with_epsilon(how):
     assert found[2] < found[0] - LUCK
 
 
-def test_people_and_their_unprotected_model_are_the_same_whatever_the_coins():
-    clear, coins = (populations(sizes_at(epsilon)) for epsilon in (inf, 0.3))
-    for one, other in zip(clear, coins, strict=True):
+def test_people_and_their_unprotected_model_are_the_same_at_every_epsilon():
+    clear, randomised = (populations(sizes_at(epsilon)) for epsilon in (inf, 0.3))
+    for one, other in zip(clear, randomised, strict=True):
         assert (one.y == other.y).all()
-        assert one.score_classes(one._wanted) == pytest.approx(
-            other.score_classes(one._wanted), abs=0.005
+        assert one.score_classes(one._reference) == pytest.approx(
+            other.score_classes(one._reference), abs=0.005
         )
         for blocks in (blocks_of(one.answers), blocks_of(other.answers)):
             assert scaling.room(blocks) == pytest.approx(scaling.room(blocks_of(one.answers)))

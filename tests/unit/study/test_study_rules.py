@@ -1,6 +1,7 @@
 """Every rule: the mistake is found, on its line, and all of them at once."""
 
 import re
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -507,8 +508,8 @@ def test_delta_stays_below_one_in_the_number_of_people(
 @pytest.fixture
 def own_objects(monkeypatch):
     """A loss and an objective noise that a researcher has registered in this process alone."""
-    monkeypatch.setattr(losses, "BINARY", dict(losses.BINARY))
-    monkeypatch.setattr(objective_noise, "FAMILIES", dict(objective_noise.FAMILIES))
+    monkeypatch.setattr(losses, "BINARY", copy(losses.BINARY))
+    monkeypatch.setattr(objective_noise, "FAMILIES", copy(objective_noise.FAMILIES))
     family = replace(objective_noise.UNIFORM_BOX, name="mine")
     return {"loss": replace(losses.LOGISTIC, name="mine"), "objective_noise": family}
 
