@@ -366,7 +366,12 @@ MODELS = [
     ("a norm bound of 0", '"norm_bound": 1.0', '"norm_bound": 0.0', "not positive"),
     ("a text for a number", '"intercepts": [\n', '"intercepts": [ "1",\n', "is not a model"),
     ("NaN", '"intercepts": [\n', '"intercepts": [ NaN,\n', "is not a model"),
-    ("a row too long", '"coefficients": [\n  [\n', '"coefficients": [\n  [ 1.0,\n', "3 names for 4 features"),
+    (
+        "a row too long",
+        '"coefficients": [\n  [\n',
+        '"coefficients": [\n  [ 1.0,\n',
+        "3 names for 4 features",
+    ),
     ("an encoder with an unknown kind", '"kind": "number"', '"kind": "colour"', "an encoder"),
     ("an encoder without a range", '"range": [\n', '"ranges": [\n', "an encoder"),
 ]
