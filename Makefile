@@ -16,7 +16,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-deep test-fast test-pythons coverage package sbom simulate fuzz
+.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-all test-deep test-unit test-pythons coverage package sbom simulate fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -29,28 +29,32 @@ demo: $(READY) ## run the demonstration
 demo-consortium: $(READY) ## three organisations on this machine: people report, servers collect, nodes train
 	$(BIN)/python -m benchmarks.consortium_demo
 
-test: $(READY) ## run the tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+# Tiers: docs/evaluation/tests.md. Files stay together, so that what they share is made once.
+PYTEST = $(BIN)/pytest --dist loadfile
+
+test: $(READY) ## run the tests: unit, integration, simulation and one browser, in five minutes on two idle cores
+	$(PYTEST) -n $(WORKERS) -m "not slow and not firefox" tests/unit tests/integration tests/simulation tests/browser
+
+test-all: $(READY) ## run the tests of all tiers: attacks and the second browser, too
+	$(PYTEST) -n $(WORKERS)
+
+test-unit: $(READY) ## the inner loop: one process, few examples of each property, in a minute on two idle cores
+	$(UNIT)
+
+UNIT = $(PYTEST) -n $$(getconf _NPROCESSORS_ONLN) --hypothesis-profile=fast -m "not slow and not long" tests/unit
 
 # Files with properties. Other examples on every run, a thousand where the test names no number; what failed is tried first the next time.
 PROPERTIES = $(shell grep -rl --include='test_*.py' '^from hypothesis' tests)
 
 test-deep: $(READY) ## look for examples that break a property: random ones, and many more of them (an hour)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=deep $(PROPERTIES)
-
-# Packages without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
-SEARCHES := tests/unit/planning/test_planner.py tests/unit/planning/test_utility.py
-FAST := $(addprefix tests/unit/, accounting numerics mechanisms study tables test_formats.py) $(filter-out $(SEARCHES), $(wildcard tests/unit/planning/test_*.py))
-
-test-fast: $(READY) ## the inner loop: the packages that carry the proofs, in under a minute on two idle cores
-	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
+	$(PYTEST) -n $(WORKERS) --hypothesis-profile=deep $(PROPERTIES)
 
 # What runs lines of the packages below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
 MEASURED := $(addprefix tests/unit/, study/test_sensitive.py numerics mechanisms accounting training node) tests/integration/training tests/integration/node tests/integration/cli/test_node_command.py tests/unit/consortium/test_equivocation.py tests/unit/test_formats.py
 
 coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting and node no test runs: docs/evaluation/coverage.md (minutes)
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
-	COVERAGE_FILE="$$scratch/data" $(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
+	COVERAGE_FILE="$$scratch/data" $(PYTEST) -n $(WORKERS) $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
 		--cov=pdml.numerics --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \
 	$(BIN)/python tests/uncovered.py "$$scratch/report.json"
 
@@ -69,7 +73,7 @@ fuzz: $(READY) ## fuzz every reader of foreign bytes, SECONDS=600 each (five hou
 simulate: $(READY) ## drive consortia in one thread through faults drawn from seeds, SEEDS=1000 of them
 	$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) --keep
 
-test-pythons: ## the fast tests on every Python from 3.11 on that is found (needs the package index the first time)
+test-pythons: ## the unit tests on every Python from 3.11 on that is found (needs the package index the first time)
 	@set -e; seen=; for candidate in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES) $(wildcard $(HOME)/.pyenv/versions/*/bin/python)); do \
 		"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
 		version=$$("$$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
@@ -77,7 +81,7 @@ test-pythons: ## the fast tests on every Python from 3.11 on that is found (need
 		place=.pythons/$$version; \
 		[ -x $$place/bin/pytest ] || { "$$candidate" -m venv $$place; $$place/bin/python -m pip install -qq --no-deps --require-hashes -r requirements.lock; }; \
 		echo "Python $$version:"; \
-		PYTHONPATH=src $$place/bin/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST); \
+		PYTHONPATH=src $(subst $(BIN),$$place/bin,$(UNIT)); \
 	done
 
 check: $(READY) ## lint, formatting, types, import layers

@@ -33,6 +33,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         yield running
 
 
+@pytest.fixture(
+    params=[
+        pytest.param("browser", id="chromium"),
+        pytest.param("second_browser", id="firefox", marks=pytest.mark.firefox),
+    ]
+)
+def engine(request: pytest.FixtureRequest) -> WebDriver:
+    """Two browsers that share no line of code; `make test` takes the first alone."""
+    driver: WebDriver = request.getfixturevalue(request.param)
+    return driver
+
+
 @pytest.fixture
 def visitor(browser: Chrome, recorder: Recorder) -> Iterator[Visitor]:
     """A person on a device that remembers nothing. Whatever the policy forbids and the page tries

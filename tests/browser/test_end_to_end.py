@@ -33,12 +33,6 @@ def collector(study_file: Path, tmp_path: Path) -> Iterator[Collector]:
         yield running
 
 
-@pytest.fixture(params=["browser", "second_browser"], ids=["chromium", "firefox"])
-def engine(request: pytest.FixtureRequest) -> WebDriver:
-    """Two browsers that share no line of code."""
-    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
-
-
 def complaints(browser: WebDriver) -> list[str]:
     """Violations of the policy and errors of the script; advice from the browser is none. Firefox
     does not tell."""

@@ -24,13 +24,6 @@ ANN, BOB = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 PEOPLE = {"link": "#t=" + BOB, "half a link": "#t=" + BOB[:20], "no link": ""}
 
 
-@pytest.fixture(params=["browser", "second_browser"], ids=["chromium", "firefox"])
-def engine(request: pytest.FixtureRequest) -> WebDriver:
-    """Two browsers that share no line of code."""
-    driver: WebDriver = request.getfixturevalue(request.param)
-    return driver
-
-
 @pytest.fixture
 def ann(engine: WebDriver, recorder: Recorder) -> Visitor:
     """Who was here first, with an invitation."""
