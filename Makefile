@@ -50,7 +50,7 @@ test-deep: $(READY) ## look for examples that break a property: random ones, and
 	$(PYTEST) -n $(WORKERS) --hypothesis-profile=deep $(PROPERTIES)
 
 # What runs lines of the packages below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
-MEASURED := $(addprefix tests/unit/, study/test_sensitive.py numerics mechanisms accounting training node) tests/integration/training tests/integration/node tests/integration/cli/test_node_command.py tests/unit/consortium/test_equivocation.py tests/unit/test_formats.py
+MEASURED := $(addprefix tests/unit/, study/test_sensitive.py numerics mechanisms accounting training node) tests/integration/training tests/integration/node tests/integration/cli/test_node.py tests/unit/node/test_equivocation.py tests/unit/test_formats.py
 
 coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting and node no test runs: docs/evaluation/coverage.md (minutes)
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \

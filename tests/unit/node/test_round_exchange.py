@@ -165,6 +165,17 @@ def test_the_one_that_is_gone_is_named_by_those_who_never_speak_with_it(consorti
         return msgspec.structs.replace(answer, sentence="dave, carol, eve, bob\n")
 
     air.exchanges["carol"].answer = lying
+    whole = air.drive
+
+    def until_dave_ends(name):
+        try:
+            whole(name)
+        finally:
+            if name == "dave":
+                for exchange in air.exchanges.values():
+                    exchange.stop("dave has ended")
+
+    air.drive = until_dave_ends
     told = str(air.run()["dave"])
     assert "waited 1 s for alice (which says it waits for bob), carol to send their" in told
 

@@ -1,6 +1,7 @@
 """The grid of rounds: the least noise by the ledger, and honest about what it does to a model."""
 
 from dataclasses import replace
+from functools import cache
 from math import inf
 
 import numpy as np
@@ -28,6 +29,12 @@ def space(**fixed: float) -> SearchSpace:
     return SearchSpace(graph=GRAPH, fixed_settings=tuple(fixed.items()))
 
 
+@cache
+def planned(sizes: Sizes, most_rounds: int = 100) -> Search:
+    """One search per size for all tests: a search answers, and nothing about it changes."""
+    return search(sizes, most_rounds=most_rounds)
+
+
 def search(sizes: Sizes = SIZES, like=None, most_rounds: int = 100) -> Search:
     return Search(
         sizes, SearchSpace(graph=GRAPH, most_rounds=most_rounds), populations(sizes, like)
@@ -40,7 +47,7 @@ def rows_of(found: Search, budget: Budget) -> dict[str, float]:
 
 
 def test_the_whole_features_budget_is_used_unless_labels_bind() -> None:
-    found = search()
+    found = planned(SIZES)
     assert rows_of(found, Budget(features_epsilon=2, labels_epsilon=1))["features"] == (
         pytest.approx(2, rel=5e-3)
     )
@@ -50,7 +57,7 @@ def test_the_whole_features_budget_is_used_unless_labels_bind() -> None:
 
 
 def test_strict_labels_beside_loose_features_are_protected_as_much_as_they_ask() -> None:
-    found = search(replace(SIZES, width=5))
+    found = planned(replace(SIZES, width=5))
     spent_on = rows_of(found, Budget(labels_epsilon=0.2))
     assert spent_on["labels"] == pytest.approx(0.2, rel=5e-3)
     units = [unit for unit, bound in found._noises(Budget(labels_epsilon=0.2)) if bound]
@@ -58,7 +65,7 @@ def test_strict_labels_beside_loose_features_are_protected_as_much_as_they_ask()
 
 
 def test_more_budget_never_predicts_worse() -> None:
-    found = search(replace(SIZES, width=6))
+    found = planned(replace(SIZES, width=6))
     result = [
         found.best(Budget(features_epsilon=features, labels_epsilon=label)).agreement
         for features, label in ((0.2, 0.2), (0.2, 0.5), (1, 0.5), (1, 1), (8, 1), (inf, inf))
@@ -70,7 +77,7 @@ def test_the_rule_is_near_the_best_decay_of_the_search() -> None:
     """Iterate noise of √C over that of the best ρ of the grid, for every shape and number of
     rounds: 1 in the median, 3% where β >= 0.1. Weakly joined servers forget fast at first and
     slowly later, which no single C describes: that is why the planner searches."""
-    found = search()
+    found = planned(SIZES)
     noise = found.margin_terms.noise.mean(axis=1)
     each = found.reached.iterates @ noise
     excess = each[..., 0] / each.min(axis=-1)
@@ -142,7 +149,7 @@ def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
 
 def test_sensitivities_are_those_of_every_plan_s_own_events() -> None:
     """To 1e-9: two plans tell those of all that differ in β and a."""
-    found = search(replace(SIZES, records=(400, 30, 7, 90, 400, 12, 5000, 1, 2, 3)))
+    found = planned(replace(SIZES, records=(400, 30, 7, 90, 400, 12, 5000, 1, 2, 3)))
     result = found._sensitivities(found.plans, found.sizes)
     for plan, each in zip(found.plans, result, strict=True):
         for i in range(GRAPH.n):
@@ -151,10 +158,10 @@ def test_sensitivities_are_those_of_every_plan_s_own_events() -> None:
 
 
 def test_of_plans_that_are_hardly_worse_the_one_with_fewest_rounds_is_taken() -> None:
-    found, budget = search(), Budget(features_epsilon=1)
+    found, budget = planned(SIZES), Budget(features_epsilon=1)
     chosen = found.best(budget)
     best = max(
         found._best([(chosen.unit, chosen.objective_bound)]).agreement
-        for found in (search(most_rounds=t) for t in (5, 20, 100))
+        for found in (planned(SIZES, most_rounds=t) for t in (5, 20, 100))
     )
     assert best - 0.005 <= chosen.agreement <= best + 1e-9 and chosen.rounds < 100
