@@ -20,7 +20,7 @@ from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise, fit_sums
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search import sums_search
-from pdml.planning.sizes import Answer, Sizes
+from pdml.planning.sizes import PlannedAnswer, Sizes
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import adult
 from pdml.tables import Table
@@ -85,7 +85,7 @@ def accuracy(how, seed, columns, levels, y):
 def forecasts(how, columns, levels, y):
     """The accuracy that rehearsals expect: on public people, and on made-up populations."""
     one = encoder(levels, how)
-    answers = tuple(Answer(block=block, epsilon=how) for block in one.blocks)
+    answers = tuple(PlannedAnswer(block=block, epsilon=how) for block in one.blocks)
     sizes = Sizes(
         records=(LEARNT // 10,) * 10, width=one.n_features + 1, epsilon=EPSILON, answers=answers
     )

@@ -153,7 +153,7 @@ def last_safe_round(
     def holds(t: int) -> bool:
         return all(
             randomized_attributes.within_limit(data, sent, spent.after(t), *budget.limit(data))
-            for data in ("features", "label")
+            for data in (Data.FEATURES, Data.LABEL)
         )
 
     safe, unsafe = 0, len(spent.epsilon)

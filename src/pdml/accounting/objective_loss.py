@@ -21,7 +21,7 @@ from pdml.errors import InvalidInput
 
 
 @dataclass(frozen=True)
-class Bound:
+class LossBound:
     """One way to bound what releases tell of a piece of data, of one person or of many."""
 
     mu: Values  # of all Gaussians, those of η before truncation
@@ -104,7 +104,7 @@ HIDES: dict[str, Hides] = {
 }
 
 
-def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> Bound:
+def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> LossBound:
     """One additive release per training, whatever T; several compose, one without noise undoes all.
 
     ``weight`` <= 1 is how far a report moves q_i against the loudest one of its server.
@@ -125,7 +125,7 @@ def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> 
         square = square + hidden.square
         edge = edge + hidden.edge
         kept, flat = kept * hidden.kept, flat + hidden.flat
-    return Bound(np.sqrt(square), edge, np.full_like(scale, 1 - kept), np.minimum(1.0, flat))
+    return LossBound(np.sqrt(square), edge, np.full_like(scale, 1 - kept), np.minimum(1.0, flat))
 
 
 def objective_profile(*events: ObjectiveNoised) -> Profile:

@@ -24,10 +24,10 @@ from pdml.accounting.events import (
     ratios,
     root,
 )
-from pdml.accounting.objective_loss import Bound, is_gaussian, objective_parts, shifts
+from pdml.accounting.objective_loss import LossBound, is_gaussian, objective_parts, shifts
 from pdml.accounting.profiles import Values
 
-_Record = TypeVar("_Record", "ReleaseLoss", Bound, "ResponseLoss")
+_Record = TypeVar("_Record", "ReleaseLoss", LossBound, "ResponseLoss")
 _Quadratic = tuple[Array, Array, Array]  # Σ x², Σ xy, Σ y²
 
 
@@ -54,11 +54,11 @@ class ReleaseLoss:
     epsilon: Values  # of all reports of the label; infinite if it was never flipped
     classes: Values  # K of its randomised response; 2 stands for any other that is as private
     counted: Values  # μ of counts with the true label, not randomised; in no bound of a label
-    theta: Bound  # of one label, through iterate noise
-    eta: Bound  # through objective noise
-    both: Bound  # through both together
-    whole: Bound  # of one record, in every round
-    once: Bound  # its label's part through objective noise, as far as that is better
+    theta: LossBound  # of one label, through iterate noise
+    eta: LossBound  # through objective noise
+    both: LossBound  # through both together
+    whole: LossBound  # of one record, in every round
+    once: LossBound  # its label's part through objective noise, as far as that is better
     response: ResponseLoss  # its label's part through randomised response, then noise once
     # the same releases, by the report of the label that went into them: what they tell composes
     by_report: tuple["ReleaseLoss", ...] = ()
@@ -91,11 +91,11 @@ def release_loss(
     spread = sqrt(2 * (1 - 1 / classes))  # a record moves q by so much more than its label can
     label, record, most = _iterates(sent.released, classes, rounds)
 
-    def gaussian(mu2: Array) -> Bound:
+    def gaussian(mu2: Array) -> LossBound:
         none = np.zeros_like(mu2)
-        return Bound(root(mu2), none, none, none)
+        return LossBound(root(mu2), none, none, none)
 
-    def with_sums(bound: Bound, mu2: Array) -> Bound:
+    def with_sums(bound: LossBound, mu2: Array) -> LossBound:
         return replace(bound, mu=root(bound.mu**2 + mu2))
 
     whole = np.minimum(_at(loud, record), most)
@@ -255,7 +255,7 @@ def _at(weight: Array, sums: _Quadratic) -> Array:
 
 def _split(
     events: Sequence[ObjectiveNoised], loud: Array, theta: _Quadratic, spread: float = 1.0
-) -> Bound:
+) -> LossBound:
     """A share λ of a label's part is hidden by η, once, and the rest by θ, in every round: the best
     λ, in closed form."""
     if not is_gaussian(events):  # uniform noise hides all of it or nothing

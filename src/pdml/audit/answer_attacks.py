@@ -16,7 +16,7 @@ import numpy as np
 from pdml._types import Array, IntArray
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, SumsReleased
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Method
 from pdml.accounting.randomized_attributes import TOGETHER
 from pdml.audit import sums_attacks
 from pdml.audit.confidence import DELTAS, FALSE_ALARM, Finding, compare, epsilon_bound
@@ -186,7 +186,7 @@ def respondent(*attributes: tuple[str, int, float]) -> Person:
         ),
         edges=(servers,),
     )
-    plan = TrainingPlan(method="sums")
+    plan = TrainingPlan(method=Method.SUMS)
     return Person(study=study, plan=plan, label=0, levels=(0,) * len(attributes))
 
 

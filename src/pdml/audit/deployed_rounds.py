@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Data
 from pdml.audit.confidence import DELTAS, FALSE_ALARM, Finding, compare, strongest_separation
 from pdml.audit.rounds_attacks import MU, flip_first, record_victims, three_classes, with_both
 from pdml.audit.victim import Effort, Victim, deploy
@@ -223,11 +223,11 @@ def lives(case: Case, runs: int, jobs: int = 1) -> list[RoundsTranscript]:
 def cases() -> tuple[Case, ...]:
     """A reported label of three classes, mostly behind θ or mostly behind η; and a whole record."""
     theta, eta = with_both(three_classes(), MU, WEAK), with_both(three_classes(), WEAK, MU)
-    first, second = (with_both(victim, MU, WEAK, "record") for victim in record_victims())
+    first, second = (with_both(victim, MU, WEAK, Data.FEATURES) for victim in record_victims())
     return (
-        Case(name="label, mostly theta", worlds=(theta, flip_first(theta)), data="label"),
-        Case(name="label, mostly eta", worlds=(eta, flip_first(eta)), data="label"),
-        Case(name="features", worlds=(first, second), data="features", exact=False),
+        Case(name="label, mostly theta", worlds=(theta, flip_first(theta)), data=Data.LABEL),
+        Case(name="label, mostly eta", worlds=(eta, flip_first(eta)), data=Data.LABEL),
+        Case(name="features", worlds=(first, second), data=Data.FEATURES, exact=False),
     )
 
 

@@ -45,9 +45,13 @@ def label_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
     """
     plain = label_victim()
     cases = (
-        ("label_inference through theta", plain.with_noise(MU, "label"), DELTA),
+        ("label_inference through theta", plain.with_noise(MU, Data.LABEL), DELTA),
         ("label_inference through eta", plain.with_objective_noise(MU), DELTA),
-        ("label_inference jointly", replace(plain.with_noise(2.5, "label"), randomise=True), 0.01),
+        (
+            "label_inference jointly",
+            replace(plain.with_noise(2.5, Data.LABEL), randomise=True),
+            0.01,
+        ),
         (
             "label_inference, 3 classes, both noises, jointly",
             replace(with_both(three_classes(), 5.0, 5.0), randomise=True),
@@ -56,14 +60,16 @@ def label_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
     )
     findings = []
     for k, (name, victim, delta) in enumerate(cases):
-        findings.append(attack(name, victim, flip_first(victim), "label", delta, effort, seed + k))
+        findings.append(
+            attack(name, victim, flip_first(victim), Data.LABEL, delta, effort, seed + k)
+        )
     return tuple(findings)
 
 
 def record_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
     """One whole record, replaced."""
     victim, other = record_victims()
-    return (attack("record_membership", victim, other, "features", DELTA, effort, seed),)
+    return (attack("record_membership", victim, other, Data.FEATURES, DELTA, effort, seed),)
 
 
 def attack(
@@ -115,7 +121,7 @@ def three_classes() -> Victim:
     )
 
 
-def with_both(victim: Victim, theta: float, eta: float, data: str = "label") -> Victim:
+def with_both(victim: Victim, theta: float, eta: float, data: str = Data.LABEL) -> Victim:
     """The same with θ alone ``theta``-GDP and η alone ``eta``-GDP for labels."""
     loud = victim.with_noise(theta, data).plan
     bound = victim.with_objective_noise(eta).plan.objective_bound
@@ -145,7 +151,7 @@ def record_victims() -> tuple[Victim, Victim]:
             labels=np.array([0, 1, 0, 1]),
             epsilon=0.5,
             messages=_repeat_message(np.array([[FAR, 0.0]])),
-        ).with_noise(MU, "record")
+        ).with_noise(MU, Data.FEATURES)
         for side in (1, -1)
     ]
     return worlds[0], worlds[1]
@@ -167,7 +173,7 @@ def averaging(effort: Effort, seed: int) -> tuple[Finding, ...]:
     plain = label_victim()
     share = MU / np.sqrt(TRAININGS)
     again = (
-        ("averaging: trained twice, theta", plain.with_noise(share, "label")),
+        ("averaging: trained twice, theta", plain.with_noise(share, Data.LABEL)),
         ("averaging: trained twice, eta", plain.with_objective_noise(share)),
     )
     return (
@@ -210,7 +216,7 @@ def _majority(reports: int, count: int, rng: np.random.Generator) -> float:
 
 def _trainings(name: str, once: Victim, effort: Effort, seed: int) -> Finding:
     twice = replace(once, trainings=TRAININGS)
-    finding = attack(name, twice, flip_first(twice), "label", DELTA, effort, seed)
+    finding = attack(name, twice, flip_first(twice), Data.LABEL, DELTA, effort, seed)
     alone = once.claim(Data.LABEL, DELTA)
     return replace(finding, sentence=f"{finding.sentence}; one training alone would be {alone:.3g}")
 

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
 from pdml.accounting.events import IterateReleased
+from pdml.accounting.kinds import Data
 from pdml.audit.confidence import Finding, compare
 from pdml.audit.rounds_attacks import FAR, record_victims
 from pdml.audit.victim import Effort, Victim
@@ -83,7 +84,7 @@ def measure(pair: Pair) -> tuple[float, float]:
     from the records.
     """
     event = next(event for event in pair.first.events() if isinstance(event, IterateReleased))
-    bound = event.label_sensitivity if pair.data == "label" else event.record_sensitivity
+    bound = event.label_sensitivity if pair.data == Data.LABEL else event.record_sensitivity
     points, shares = [], []
     for victim, detours in zip((pair.first, pair.second), pair.detours, strict=True):
         node = Node(victim.server(Simulated(0)), victim.plan, Simulated(0))
@@ -172,13 +173,15 @@ def _worst(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
         replace(victim, plan=plan, matrix=x, labels=labels, messages=messages)
         for victim, x in zip(pair, mirrored, strict=True)
     ]
-    return worlds[0], worlds[1], "features"
+    return worlds[0], worlds[1], Data.FEATURES
 
 
 def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
     m, d, classes = int(rng.integers(1, 30)), int(rng.integers(1, 7)), int(rng.choice([2, 2, 2, 4]))
-    data = str(rng.choice(["label", "features"]))
-    losses = ["logistic", "matsushita", "square"] if data == "label" else ["logistic", "matsushita"]
+    data = Data(rng.choice([Data.LABEL, Data.FEATURES]))
+    losses = (
+        ["logistic", "matsushita", "square"] if data == Data.LABEL else ["logistic", "matsushita"]
+    )
     plan = _plan(
         float(10 ** rng.uniform(-2, 1)),
         float(10 ** rng.uniform(-3, 0)),
@@ -202,7 +205,7 @@ def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
         first = replace(first, plan=replace(plan, tolerance=coarse))
     labels = first.labels.copy()
     labels[0] = (labels[0] + rng.integers(1, classes)) % classes
-    if data == "label":
+    if data == Data.LABEL:
         return first, replace(first, labels=labels), data
     labels = labels if rng.random() < 0.5 else first.labels
     return first, replace(first, matrix=np.vstack([rows[m:], rows[1:m]]), labels=labels), data
@@ -233,7 +236,7 @@ def _hostile(rng: np.random.Generator) -> Pair:
     far = usual + rng.uniform(0.3, 0.9) * _norm_cap(first) * away / np.linalg.norm(away)
     message, pasts = (far, (usual,)) if rng.random() < 0.7 else (usual, (far, 0.5 * far))
     state = NodeState(1, np.zeros(shape), np.zeros(shape))
-    return Pair(first, replace(first, matrix=replaced), "features", state, message, (pasts, ()))
+    return Pair(first, replace(first, matrix=replaced), Data.FEATURES, state, message, (pasts, ()))
 
 
 def _nearly_equal(rng: np.random.Generator, m: int, d: int, dtype: type) -> tuple[Array, Array]:

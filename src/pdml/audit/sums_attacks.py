@@ -20,6 +20,7 @@ from scipy.special import gammaincinv, logsumexp
 
 from pdml._types import Array, IntArray
 from pdml.accounting.events import Event, SumsReleased
+from pdml.accounting.kinds import Data, Method
 from pdml.audit.confidence import (
     FALSE_ALARM,
     Finding,
@@ -263,7 +264,7 @@ def record_pairs() -> tuple[WorldPair[Victim], ...]:
 
 def sums_victim(victim: Victim) -> Victim:
     """The same records, trained by one exchange of sums."""
-    return replace(victim, plan=TrainingPlan(method="sums"), messages=victim.messages[:0])
+    return replace(victim, plan=TrainingPlan(method=Method.SUMS), messages=victim.messages[:0])
 
 
 def with_noise(victim: Victim, label_mu: float, square_mu: float) -> Victim:
@@ -287,7 +288,7 @@ def noisy(
 
 def flipped(name: str, victim: Victim) -> WorldPair[Victim]:
     """Two labels of one record."""
-    return WorldPair(name=name, worlds=(victim, flip_first(victim)), data="label")
+    return WorldPair(name=name, worlds=(victim, flip_first(victim)), data=Data.LABEL)
 
 
 def records(name: str, victim: Victim, angle: float, start: float = 0.0) -> WorldPair[Victim]:
@@ -296,7 +297,7 @@ def records(name: str, victim: Victim, angle: float, start: float = 0.0) -> Worl
         replace(victim, matrix=np.vstack([_at(turned), victim.matrix[1:]]))
         for turned in (start, start + angle)
     )
-    return WorldPair(name=name, worlds=(worlds[0], worlds[1]), data="features")
+    return WorldPair(name=name, worlds=(worlds[0], worlds[1]), data=Data.FEATURES)
 
 
 def _at(angle: float) -> Array:

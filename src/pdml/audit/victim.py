@@ -17,7 +17,7 @@ import numpy as np
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Data
 from pdml.audit.confidence import DELTAS
 from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
@@ -173,7 +173,7 @@ class Victim:
     def with_noise(self, mu: float, data: str) -> "Victim":
         """The same with V such that the whole training is μ-GDP by the plan's own sensitivity."""
         released = next(event for event in self.events() if isinstance(event, IterateReleased))
-        moved = released.label_sensitivity if data == "label" else released.record_sensitivity
+        moved = released.label_sensitivity if data == Data.LABEL else released.record_sensitivity
         total = sum(self.plan.noise_decay**-t for t in range(self.plan.rounds))
         return replace(self, plan=replace(self.plan, noise_scale=moved * sqrt(total) / mu))
 

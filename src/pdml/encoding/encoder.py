@@ -30,7 +30,7 @@ from pdml.encoding.row_steps import (
     ExpandMaps,
     Expansion,
     ReadColumns,
-    Scale,
+    ScaleNumbers,
     Step,
     scale_and_clip,
     take,
@@ -176,7 +176,7 @@ class Encoder:
         """From these numbers to the entries of a row."""
         scales = [np.empty((4, 0)), *map(_scale, self.clear)]
         origin, unit, low, high = np.hstack(scales)
-        scale = Scale(origin=origin, unit=unit, low=low, high=high)
+        scale = ScaleNumbers(origin=origin, unit=unit, low=low, high=high)
         return (scale, ExpandMaps(expansion=self.expansion)) if self.maps else (scale,)
 
     def entries_of(self, numbers: Array) -> Array:

@@ -126,7 +126,7 @@ class ReadNumbers:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scale:
+class ScaleNumbers:
     """Numbers become clip((x - origin)/unit, low, high), one by one."""
 
     origin: Array
@@ -213,7 +213,7 @@ class ClipRows:
 Step = (
     ReadColumns
     | ReadNumbers
-    | Scale
+    | ScaleNumbers
     | ExpandMaps
     | Multiply
     | AppendCodes
@@ -245,7 +245,7 @@ def take(steps: Sequence[Step], entries: Array, codes: Array | None = None) -> t
             case ClipRows():
                 lengths = step.lengths(rows)
                 rows = step.apply(rows, lengths)
-            case Scale() | ExpandMaps() | Multiply() | AppendConstant():
+            case ScaleNumbers() | ExpandMaps() | Multiply() | AppendConstant():
                 rows = step.apply(rows)
             case _:
                 raise TypeError(f"entries cannot take the step {step!r}")

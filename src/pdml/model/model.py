@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import LedgerRow, ledger_row
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Method
 from pdml.accounting.ledger_row import merge_rows, representative_coalition_sizes
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline
@@ -395,7 +395,7 @@ def _facts(model: Model) -> notebook.Sheet:
         "classes": ", ".join(map(str, model.classes)),
         "features": f"{model.coefficients.shape[1]:,}",
         "records": f"{sum(records):,} of {len(records)} servers" if records else "",
-        "trained in": "one exchange of sums" if model.plan.get("method") == "sums" else method,
+        "trained in": "one exchange of sums" if model.plan.get("method") == Method.SUMS else method,
         "noise": str(model.provenance.get("noise_source", "")),
     }
     if model.expected is not None:

@@ -33,7 +33,7 @@ SAME = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class ShareEstimate:
     """A share with its 95% interval, over the drawing of records and the noise."""
 
     value: float
@@ -92,7 +92,7 @@ class CountedEvaluation:
         return np.asarray(self._adjusted_counts.sum(axis=2))
 
     @property
-    def accuracy(self) -> Estimate:
+    def accuracy(self) -> ShareEstimate:
         """The share that is predicted rightly."""
         k, every = self.counting.classes, self.counts.size
         cells = every // k
@@ -110,7 +110,7 @@ class CountedEvaluation:
         return self.classes[int(self.confusion.sum(axis=1).argmax())]
 
     @property
-    def recall(self) -> tuple[Estimate | None, ...]:
+    def recall(self) -> tuple[ShareEstimate | None, ...]:
         """Of each class, the share that is predicted as such; None where noise hides the class."""
         k, cells = self.counting.classes, self.counting.bins
         variance = cells * self.counting.stddev**2  # of the right ones, and of each wrong class
@@ -289,7 +289,7 @@ def _sum(training: LedgerRow, evaluation: LedgerRow) -> LedgerRow:
     )
 
 
-def _share(hits: float, total: float, fixed: float, linear: float, square: float) -> Estimate:
+def _share(hits: float, total: float, fixed: float, linear: float, square: float) -> ShareEstimate:
     """hits/total with the interval of all r for which hits - r·total is no farther from 0 than
     chance and noise of variance fixed + 2·linear·r + square·r² let it be (Wilson's, and with noise
     in both Fieller's): a quadratic in r.
@@ -301,6 +301,8 @@ def _share(hits: float, total: float, fixed: float, linear: float, square: float
     inside = second**2 - 4 * first * third
     value = float(np.clip(hits / total, 0.0, 1.0))
     if first <= 0 or inside < 0:
-        return Estimate(value=value, low=0.0, high=1.0)
+        return ShareEstimate(value=value, low=0.0, high=1.0)
     low, high = ((-second + sign * sqrt(inside)) / (2 * first) for sign in (-1, 1))
-    return Estimate(value=value, low=min(max(low, 0.0), value), high=max(min(high, 1.0), value))
+    return ShareEstimate(
+        value=value, low=min(max(low, 0.0), value), high=max(min(high, 1.0), value)
+    )

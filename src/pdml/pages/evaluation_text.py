@@ -13,7 +13,7 @@ from pdml.pages.charts.svg import Figure
 if TYPE_CHECKING:
     from pdml.mechanisms.count_release import Counting
     from pdml.model.evaluation import Evaluation
-    from pdml.model.private_evaluation import Estimate
+    from pdml.model.private_evaluation import ShareEstimate
 
 MOST_CLASSES = 12  # of a confusion matrix that people still read
 WITHOUT = "without any protection (simulation)"
@@ -166,17 +166,17 @@ class Assessment:
         )
 
 
-def _share(value: "float | Estimate") -> str:
+def _share(value: "float | ShareEstimate") -> str:
     return numbers.percent(value if isinstance(value, float) else value.value)
 
 
-def _interval(value: "float | Estimate") -> str:
+def _interval(value: "float | ShareEstimate") -> str:
     """In words; "" of a figure without noise."""
     ends = _ends(value)
     return f"{ends}, a {LEVEL:.0%} interval" if ends else ""
 
 
-def _ends(value: "float | Estimate") -> str:
+def _ends(value: "float | ShareEstimate") -> str:
     if isinstance(value, float):
         return ""
     return f"{numbers.percent(value.low)} to {numbers.percent(value.high)}"

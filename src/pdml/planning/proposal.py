@@ -207,12 +207,14 @@ def _explain_method(proposal: "Proposal") -> str:
         if sums
         else f"{plan.rounds} rounds: what is released has {width} numbers for each row of weights"
     )
-    other, most = "rounds" if sums else "sums", proposal.comparison.most
+    other, most = Method.ROUNDS if sums else Method.SUMS, proposal.comparison.most
     share = f"{why}; expected to be right on {right[plan.method].mean():.1%} of records, against"
     if other in right:
         return f"{share} {right[other].mean():.1%} by {other}"
     if sums and most is not None:
-        little = ", too little more for so many exchanges" if most > right["sums"].mean() else ""
+        little = (
+            ", too little more for so many exchanges" if most > right[Method.SUMS].mean() else ""
+        )
         return f"{share} at most {most:.1%} by rounds{little}"
     if not sums and width > WIDEST:
         numbers = f"{width * (width + 1) // 2:,}"

@@ -8,6 +8,7 @@ from typing import Any
 from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget
+from pdml.accounting.kinds import Method
 from pdml.errors import InvalidInput
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.interval import Range
@@ -67,7 +68,7 @@ def resolve_plan(
         return ResolvedPlan(plan=plan, budget=budget)
     overrides = _overrides(plan)
     if local_models and not overrides.get("method"):
-        overrides["method"] = "sums"  # a local model is made of nothing else
+        overrides["method"] = Method.SUMS  # a local model is made of nothing else
     from pdml.planning.search.planner import propose
 
     allowed = default_budget if budget is None else budget
@@ -97,7 +98,8 @@ def _overrides(plan: str | Mapping[str, Any]) -> dict[str, Any]:
 
 def _implied_method(overrides: Mapping[str, Any]) -> str | None:
     """A setting that one method alone has asks for it."""
-    methods = dict.fromkeys((*OF_ROUNDS, "rounds"), "rounds") | dict.fromkeys(OF_SUMS, "sums")
+    methods = dict.fromkeys((*OF_ROUNDS, "rounds"), Method.ROUNDS)
+    methods |= dict.fromkeys(OF_SUMS, Method.SUMS)
     return next((methods[name] for name in overrides if name in methods), None)
 
 

@@ -12,7 +12,7 @@ from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Data
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import micro
 from pdml.numerics import coded_rows
@@ -24,7 +24,7 @@ from pdml.planning.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class PlannedAnswer:
     """One answer that devices randomise before they send it (docs/concepts/attributes.md)."""
 
     block: Block  # where its code stands in a row, its levels and its scale: fixed by the study
@@ -47,7 +47,7 @@ class Answer:
         return self.block.length / self.block.true_length
 
 
-def blocks_of(answers: Sequence[Answer]) -> tuple[Block, ...]:
+def blocks_of(answers: Sequence[PlannedAnswer]) -> tuple[Block, ...]:
     """Their places in a row."""
     return tuple(answer.block for answer in answers)
 
@@ -69,7 +69,7 @@ class Sizes:
     norm_bound: float = 1.0
     smallest_epsilon: float = 0.0  # 0: the same as ``epsilon``
     reports: float = 0.0  # 0: all records
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[PlannedAnswer, ...] = ()
 
     def __post_init__(self) -> None:
         for count in self.records:
@@ -207,7 +207,7 @@ def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) 
 def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tuple[Row, Row]:
     """The two rows of the budget, from the ledger."""
     whole, rows = ledger(plan, sizes, graph), []
-    for data, name in (("features", "features"), ("label", "labels")):
+    for data, name in ((Data.FEATURES, "features"), (Data.LABEL, "labels")):
         allowed, delta = budget.limit(data)
         book = replace(whole, delta=delta)
         worst = book.row(data, Adversary.OTHERS, colluding=budget.colluding).epsilon

@@ -365,7 +365,7 @@ class TrainingPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PlanSetting:
     """One setting of a plan, as a file or a command line may write it."""
 
     name: str
@@ -374,15 +374,15 @@ class Setting:
     default: Any
 
 
-def _setting(name: str, hint: Any, default: Any) -> Setting:
+def _setting(name: str, hint: Any, default: Any) -> PlanSetting:
     kinds = get_args(hint) or (hint,)
     kind = next(kind for kind in (int, float, str) if kind in kinds)
     per_server = any(get_origin(member) is tuple for member in kinds)
-    return Setting(name=name, kind=kind, per_server=per_server, default=default)
+    return PlanSetting(name=name, kind=kind, per_server=per_server, default=default)
 
 
 _HINTS = get_type_hints(TrainingPlan)
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
+SETTINGS: Mapping[str, PlanSetting] = MappingProxyType(
     {
         field.name: _setting(field.name, _HINTS[field.name], field.default)
         for field in fields(TrainingPlan)

@@ -25,7 +25,7 @@ from pdml.model.history import History
 from pdml.model.model import Features, Model
 from pdml.planning.resolve_plan import AUTO, SETTINGS
 from pdml.planning.training_plan import TrainingPlan
-from pdml.simulation.privacy_session import Origin
+from pdml.simulation.privacy_session import CloneOrigin
 from pdml.simulation.simulation import (
     RISK_LEAK,
     FitContext,
@@ -159,7 +159,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         All of it, and what every server handed over.
     """
 
-    _origin = Origin(0, session=False)  # of what is no clone
+    _origin = CloneOrigin(0, session=False)  # of what is no clone
     _warned: set[type[UserWarning]] | None = None  # by clones of the same estimator
 
     @_explain_unknown
@@ -275,7 +275,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_clone__(self) -> "PDMLClassifier":
         twin: PDMLClassifier = super().__sklearn_clone__()
-        twin._origin = Origin.here()
+        twin._origin = CloneOrigin.here()
         twin._warned = self._family()
         return twin
 
@@ -402,7 +402,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         another process must not be fitted there, uncounted.
         """
         state = dict(super().__getstate__())
-        if (origin := Origin.here()).session:
+        if (origin := CloneOrigin.here()).session:
             state["_origin"] = origin
         if (training := state.get("_training")) is not None:
             state["_training"] = training.detached()

@@ -393,7 +393,7 @@ def _marked() -> str:
 
 
 @dataclass(frozen=True)
-class Origin:
+class CloneOrigin:
     """Where a clone was made."""
 
     process: int

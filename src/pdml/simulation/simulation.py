@@ -36,8 +36,8 @@ from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.privacy_session import (
     STRANGERS,
+    CloneOrigin,
     Fit,
-    Origin,
     PrivacyLedgerSession,
     many_fits,
     sessions_of_a_fit,
@@ -61,7 +61,7 @@ OnRound = Callable[[int, int], None]
 Topology = str | Graph | Sequence[tuple[int, int]] | tuple[str, int]
 
 _warning = Lock()
-_NO_CLONE = Origin(0, session=False)
+_NO_CLONE = CloneOrigin(0, session=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +130,7 @@ class SimulationSettings:
 class FitContext:
     """What happened around a fit, as far as warnings and ledgers depend on it."""
 
-    origin: Origin = _NO_CLONE
+    origin: CloneOrigin = _NO_CLONE
     warned: set[type[UserWarning]] | None = None  # by clones of the same estimator
     notes: tuple[str, ...] = ()  # what the reader of any ledger of it must know
     leaks: tuple[str, ...] = ()  # what was done to the records before
@@ -348,7 +348,7 @@ def _train(
 
 
 def _recognise(
-    sessions: Sequence[PrivacyLedgerSession], origin: Origin, people: Any, x: Any, y: Any
+    sessions: Sequence[PrivacyLedgerSession], origin: CloneOrigin, people: Any, x: Any, y: Any
 ) -> IntArray:
     """Each record's person in a session; without one, a clone's records are noticed alone."""
     if not sessions and origin.process == 0:

@@ -13,6 +13,7 @@ from pdml import _validate
 from pdml._math import bisect, geometric
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
+from pdml.accounting.kinds import Method
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import DEAL, LABELS, Simulated
@@ -182,12 +183,14 @@ class _Trial:
     def run(self, epsilon: float, budget: Budget) -> tuple[float, Proposal]:
         """Mean accuracy over seeds of the plan proposed for ε, its servers' releases averaged."""
         sizes = replace(self.sizes, epsilon=epsilon)
-        proposal = propose(budget, sizes, self.graph, like=(self.x, self.y), method="rounds")
+        proposal = propose(budget, sizes, self.graph, like=(self.x, self.y), method=Method.ROUNDS)
         return self._accuracy(epsilon, proposal, self.seeds), proposal
 
     def noiseless(self) -> float:
         """The accuracy without flips and noise."""
-        plan = propose(Budget(), replace(self.sizes, epsilon=30.0), self.graph, method="rounds")
+        plan = propose(
+            Budget(), replace(self.sizes, epsilon=30.0), self.graph, method=Method.ROUNDS
+        )
         return self._accuracy(np.inf, plan, 1)
 
     def _accuracy(self, epsilon: float, proposal: Proposal, seeds: int) -> float:

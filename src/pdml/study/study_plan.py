@@ -9,7 +9,7 @@ from pdml.numerics.admm import labels
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
 from pdml.planning.search.planner import Progress, propose
-from pdml.planning.sizes import Answer, Sizes
+from pdml.planning.sizes import PlannedAnswer, Sizes
 from pdml.study.definition import Study
 from pdml.tables import Table
 
@@ -36,7 +36,7 @@ def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
         smallest_epsilon=study.menu[0] if several else 0.0,
         reports=sum(counts) * (loud / default_weight) ** 2 if several else 0.0,
         answers=tuple(
-            Answer(block=block, epsilon=attribute.epsilon.default)
+            PlannedAnswer(block=block, epsilon=attribute.epsilon.default)
             for block, attribute in zip(study.encoder.blocks, study.encoder.sensitive, strict=True)
             if attribute.epsilon is not None
         ),

@@ -17,7 +17,7 @@ import pytest
 from running import PDML, run
 
 from pdml.research.datasets import catalogue
-from pdml.research.datasets.catalogue import Source, plain
+from pdml.research.datasets.catalogue import DataSource, plain
 
 CONTENT = b"1,2\n" * 50_000
 FILES = {"one.csv": hashlib.sha256(CONTENT).hexdigest()}
@@ -28,10 +28,10 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-def sets(url: str) -> dict[str, Source]:
-    def one(path: str) -> Source:
+def sets(url: str) -> dict[str, DataSource]:
+    def one(path: str) -> DataSource:
         address = plain(f"{url}/{path}", "one.csv", FILES["one.csv"])
-        return Source(files=FILES, ways=((address,),))
+        return DataSource(files=FILES, ways=((address,),))
 
     return {"good": one("one.csv"), "gone": one("gone.csv")}
 

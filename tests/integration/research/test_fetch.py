@@ -18,7 +18,7 @@ from serving import Site, serve
 from pdml.errors import DataError, InvalidInput
 from pdml.research.datasets import adult, catalogue, local, raetsch
 from pdml.research.datasets import fetch as fetching
-from pdml.research.datasets.catalogue import SOURCES, Address, Source, matlab, plain, zipped
+from pdml.research.datasets.catalogue import SOURCES, Address, DataSource, matlab, plain, zipped
 from pdml.research.datasets.fetch import fetch, status
 
 A, B = random.Random(1).randbytes(70_000), b"second file"
@@ -51,7 +51,7 @@ def site(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             "/old/b.test": B,
         }
         files = tuple(plain(f"{site.url}/old/{file}", file, FILES[file]) for file in FILES)
-        two = Source(files=FILES, ways=((zipped(f"{site.url}/two.zip", FILES),), files))
+        two = DataSource(files=FILES, ways=((zipped(f"{site.url}/two.zip", FILES),), files))
         monkeypatch.setattr(catalogue, "SOURCES", {"two": two})
         yield site
 
@@ -146,7 +146,7 @@ def test_what_goes_wrong_on_the_way_is_said(
 def test_without_a_network_the_sentence_says_so(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nobody = Source(files=FILES, ways=((zipped("http://127.0.0.1:9/two.zip", FILES),),))
+    nobody = DataSource(files=FILES, ways=((zipped("http://127.0.0.1:9/two.zip", FILES),),))
     monkeypatch.setattr(catalogue, "SOURCES", {"two": nobody})
     with pytest.raises(DataError, match=r"cannot be reached \(no network, or no such host\); try"):
         fetch("two")
@@ -191,7 +191,7 @@ def test_adult_from_its_archive(
         Index=b"",
     )
     way = (zipped(f"{site.url}/adult.zip", adult.FILES),)
-    monkeypatch.setattr(catalogue, "SOURCES", {"adult": Source(files=adult.FILES, ways=(way,))})
+    monkeypatch.setattr(catalogue, "SOURCES", {"adult": DataSource(files=adult.FILES, ways=(way,))})
     fetch("adult")
     assert adult.load().X.shape == (45_222, 105)
 
@@ -217,7 +217,9 @@ def test_raetsch_from_a_file_of_the_same_structure(
     site.files["/benchmarks.mat"] = file.getvalue()
     digest = hashlib.sha256(file.getvalue()).hexdigest()
     way = (Address(url=f"{site.url}/benchmarks.mat", sha256=digest, unpack=matlab),)
-    monkeypatch.setattr(catalogue, "SOURCES", {"raetsch": Source(files=known.files, ways=(way,))})
+    monkeypatch.setattr(
+        catalogue, "SOURCES", {"raetsch": DataSource(files=known.files, ways=(way,))}
+    )
     fetch("raetsch")
     for name, facts in raetsch.FACTS.items():
         assert raetsch.load(name)[0].shape == (facts.rows, facts.features)
@@ -230,7 +232,7 @@ def test_nothing_is_unpacked_before_its_digest_is_right(
         raise AssertionError("opened")
 
     wrong = Address(url=f"{site.url}/two.zip", sha256=FILES["a.data"], unpack=opened)
-    monkeypatch.setattr(catalogue, "SOURCES", {"two": Source(files=FILES, ways=((wrong,),))})
+    monkeypatch.setattr(catalogue, "SOURCES", {"two": DataSource(files=FILES, ways=((wrong,),))})
     with pytest.raises(DataError, match="its sha256 is wrong"):
         fetch("two")
 

@@ -179,7 +179,7 @@ def test_classifiers_outside_the_class_are_marked(
     """Noise far too loud for so few rounds: the mean over rounds is longer than W in Theorem 1, and
     only there.
     """
-    case = bounds_check.Case(records=200, objective_bound=0.0, noise_scale=30.0, rounds=3)
+    case = bounds_check.BoundsCase(records=200, objective_bound=0.0, noise_scale=30.0, rounds=3)
     monkeypatch.setattr(bounds_check, "CASES", (case,))
     rows = output(capsys, "bound", "--check")["comparisons"]
     assert [row["in_class"] for row in rows] == [True, True, True, False]

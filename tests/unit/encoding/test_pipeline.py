@@ -23,7 +23,7 @@ from pdml.encoding.row_steps import (
     ExpandMaps,
     Multiply,
     ReadColumns,
-    Scale,
+    ScaleNumbers,
 )
 from pdml.errors import DataError
 from pdml.model.export.javascript import device_pipeline
@@ -82,7 +82,7 @@ def interpret(steps, table):
             case ReadColumns():
                 parts = [cells_of(column, table[column.name]) for column in step.columns]
                 rows = np.column_stack([rows, *parts])
-            case Scale():
+            case ScaleNumbers():
                 rows = np.clip((rows - step.origin) / step.unit, step.low, step.high)
             case ExpandMaps():
                 rows = step.expansion.apply(rows)

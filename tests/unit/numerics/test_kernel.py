@@ -192,8 +192,10 @@ def test_limits_follow_the_units_of_the_features(x, loss):
         solver.rounding_limits(x, loss, 0.01, 1),
         solver.rounding_limits(4 * x, loss, 0.16, 1),
     )
-    powers = kernel.Limits(bend=1, fixed=1, per_point=2, per_step=2, per_anchor=3, slack=2, nudge=1)
-    for name in kernel.Limits._fields:
+    powers = kernel.RoundingLimits(
+        bend=1, fixed=1, per_point=2, per_step=2, per_anchor=3, slack=2, nudge=1
+    )
+    for name in kernel.RoundingLimits._fields:
         expected = getattr(one, name) * 4.0 ** getattr(powers, name)
         assert getattr(two, name) == pytest.approx(expected, rel=1e-12, abs=1e-130)
 

@@ -24,7 +24,7 @@ from pdml.planning.search.candidates import LITTLE, UtilityRuns, compare
 from pdml.planning.search.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.search.sums_search import SHARES
-from pdml.planning.sizes import Answer
+from pdml.planning.sizes import PlannedAnswer
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.target_accuracy import smallest_epsilon
 
@@ -274,9 +274,9 @@ def test_only_public_records_can_be_read() -> None:
         "tuple[int, ...]",
         "<class 'int'>",
         "<class 'float'>",
-        "tuple[pdml.planning.sizes.Answer, ...]",
+        "tuple[pdml.planning.sizes.PlannedAnswer, ...]",
     }
-    assert get_type_hints(Answer) == {"block": Block, "epsilon": float}
+    assert get_type_hints(PlannedAnswer) == {"block": Block, "epsilon": float}
 
 
 def test_the_same_question_has_the_same_answer_and_steps_are_told() -> None:

@@ -30,7 +30,7 @@ from pdml.planning.forecast.synthetic import (
 )
 from pdml.planning.search import sums_search
 from pdml.planning.search.rounds_search import Search, SearchSpace
-from pdml.planning.sizes import Answer, Sizes, blocks_of
+from pdml.planning.sizes import PlannedAnswer, Sizes, blocks_of
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import local_engine, sums_release
 from pdml.training.server import Server
@@ -50,7 +50,7 @@ def answers_at(epsilon: float, *, smallest: float | None = None, levels=(4, 3), 
     asked = [(f"q{k}", 1 - 1 / many, menu, many) for k, many in enumerate(levels)]
     mass = start + sum(1 - 1 / many for many in levels)
     found = coded_rows.layout_blocks(start, mass, asked)
-    return tuple(Answer(block=block, epsilon=epsilon) for block in found)
+    return tuple(PlannedAnswer(block=block, epsilon=epsilon) for block in found)
 
 
 def sizes_at(epsilon: float, **how) -> Sizes:
@@ -87,7 +87,7 @@ def test_reports_are_true_answers_on_average_and_their_coins_independent(mistake
     """
     answers = answers_at(1.0, levels=(3, 3), start=1)
     if mistake == "weight":
-        wrong = Answer(block=answers[0].block, epsilon=1.1)
+        wrong = PlannedAnswer(block=answers[0].block, epsilon=1.1)
         wrong.__dict__["weight"] = answers[0].weight * 1.05
         answers = (wrong, answers[1])
     many = 40_000
@@ -120,7 +120,7 @@ def test_an_answer_is_as_loud_as_its_coin():
         one.loudest
     )
     with pytest.raises(InvalidInput, match="epsilon of 'q0'"):
-        Answer(block=one.block, epsilon=0.0)
+        PlannedAnswer(block=one.block, epsilon=0.0)
 
 
 def judged(sizes: Sizes, how: str):
@@ -234,7 +234,7 @@ def test_people_and_their_unprotected_model_are_the_same_at_every_epsilon():
         assert rows.norms(other.x).max() <= 1 + 1e-12
 
 
-def made_people(many: int, rng: np.random.Generator, answers: tuple[Answer, ...]):
+def made_people(many: int, rng: np.random.Generator, answers: tuple[PlannedAnswer, ...]):
     """Who is in which class hangs on an answer more than on all columns beside it."""
     x = rng.normal(size=(many, 3))
     levels = [rng.integers(0, 4, many), rng.integers(0, 3, many)]

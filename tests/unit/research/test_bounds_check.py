@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdml.research.paper.bounds_check import CASES, Case, compare, draw, population
+from pdml.research.paper.bounds_check import CASES, BoundsCase, compare, draw, population
 
 
 @pytest.mark.parametrize("data", ["twonorm", "waveform"])
@@ -40,7 +40,7 @@ def test_twonorm_s_best_classifier_points_along_the_diagonal() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.records <= 2000], ids=str)
-def test_bounds_hold(case: Case) -> None:
+def test_bounds_hold(case: BoundsCase) -> None:
     """Proved bounds: each fails with probability at most δ = 0.05 by theory, and is in fact several
     times too large; seeds are fixed.
     """
@@ -55,13 +55,14 @@ def test_bounds_hold(case: Case) -> None:
 
 def test_the_sharper_corollary_is_within_twenty_times_the_truth() -> None:
     """Objective noise dominates: what is bounded is |mean η|²/(2·ridge) in both."""
-    _, first, _, _ = compare(Case(), seed=3)
+    _, first, _, _ = compare(BoundsCase(), seed=3)
     assert first.sharper.total < 20 * first.excess < 0.69
     assert first.corrected.total > 0.69
 
 
 def test_a_bound_without_its_objective_term_would_be_caught() -> None:
     _, first, _, _ = compare(
-        Case(records=20_000, objective_bound=2.0, objective_noise="uniform_ball", rounds=2), seed=3
+        BoundsCase(records=20_000, objective_bound=2.0, objective_noise="uniform_ball", rounds=2),
+        seed=3,
     )
     assert first.excess > first.sharper.labels

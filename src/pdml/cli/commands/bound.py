@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pdml.research.bounds import Promises
     from pdml.research.bounds.topology import Advice
-    from pdml.research.paper.bounds_check import Case, Comparison
+    from pdml.research.paper.bounds_check import BoundsCase, Comparison
 
 
 MOST_SERVERS = 2000
@@ -296,7 +296,7 @@ def _comparisons(comparisons: "Sequence[Comparison]") -> None:
     )
 
 
-def _words(case: "Case") -> str:
+def _words(case: "BoundsCase") -> str:
     kind = case.objective_noise.replace("_", " ")
     noise = f"R {case.objective_bound:g} {kind}" if case.objective_bound else "no eta"
     return (

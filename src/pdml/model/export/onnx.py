@@ -24,7 +24,7 @@ from pdml.encoding.row_steps import (
     Multiply,
     ReadColumns,
     ReadNumbers,
-    Scale,
+    ScaleNumbers,
 )
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
@@ -114,7 +114,7 @@ def _margins(graph: _Graph, model: Model) -> str:
             case ReadColumns():
                 cells = (_cells(graph, column) for column in step.columns)
                 rows = graph.add("Concat", *cells, axis=1)
-            case Scale():
+            case ScaleNumbers():
                 moved = graph.add("Sub", rows, graph.constant(step.origin))
                 units = graph.add("Div", moved, graph.constant(step.unit))
                 rows = graph.clip(units, step.low, step.high)

@@ -52,7 +52,7 @@ def pipeline(model: Model) -> Pipeline:
             case row_steps.ReadNumbers():
                 width = step.width
                 chain.append(("numbers", _scaler(width, names=step.names)))
-            case row_steps.Scale():
+            case row_steps.ScaleNumbers():
                 chain.append(("scale", _scaler(width, step.origin, step.unit)))
                 chain.append(("clip", _function(np.clip, a_min=step.low, a_max=step.high)))
             case row_steps.ExpandMaps():

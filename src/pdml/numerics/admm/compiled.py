@@ -370,7 +370,7 @@ def entries(kernels: Kernels) -> Entries:
             s: int = take_ticket(tickets)  # type: ignore[call-arg]
             if s >= ridges.size:
                 return
-            state = kernel.State(
+            state = kernel.SolverState(
                 states.points[s],
                 states.gradients[s],
                 states.distance[s],
@@ -384,7 +384,7 @@ def entries(kernels: Kernels) -> Entries:
                 states.counts[s],
                 states.work[s],
             )
-            bounds = kernel.Limits(
+            bounds = kernel.RoundingLimits(
                 limits.bend[s],
                 limits.fixed[s],
                 limits.per_point[s],

@@ -46,7 +46,7 @@ SAFE = 1.0 + 1e-6  # for products of roundings, and for those of the certificate
 TINY = 1e-140  # for what underflows
 
 
-class State(NamedTuple):
+class SolverState(NamedTuple):
     """What one server keeps between rounds, for ``runs`` trainings on the same records; arrays
     change in place.
 
@@ -68,7 +68,7 @@ class State(NamedTuple):
     work: IntArray  # [passes, passes since the Hessian was built, Hessians]
 
 
-class Limits(NamedTuple):
+class RoundingLimits(NamedTuple):
     """The certificate's constants, all but the first for rounding
     (`numerics.admm.solver.rounding_limits`)."""
 
@@ -139,7 +139,7 @@ def spread(moment: Array, step: Array, scratch: Array, slack: float) -> float:
     return sqrt(abs(total) + slack * dot(step, step)) + TINY
 
 
-def blur(limits: Limits, point: Array, target: Array) -> float:
+def blur(limits: RoundingLimits, point: Array, target: Array) -> float:
     """How far rounding can have moved a gradient computed at ``point``."""
     lengths = limits.per_point * sqrt(dot(point, point)) + 4.0 * UNIT * sqrt(dot(target, target))
     return limits.fixed + lengths
@@ -200,7 +200,7 @@ def invert(matrix: Array, ridge: float, out: Array) -> None:
     out[:] = np.nan
 
 
-def rebuild(rows: Any, loss: Any, ridge: float, limits: Limits, state: State) -> None:
+def rebuild(rows: Any, loss: Any, ridge: float, limits: RoundingLimits, state: SolverState) -> None:
     """A new Hessian at the last evaluated point (at the mean, if several trainings share it)."""
     runs, size = state.points.shape
     away, scratch = np.empty(size), np.empty(size)
@@ -223,10 +223,10 @@ def advance(
     rows: Any,
     loss: Any,
     ridge: float,
-    limits: Limits,
+    limits: RoundingLimits,
     patience: int,
     tolerance: float,
-    state: State,
+    state: SolverState,
     target: Array,
     out: Array,
     reached: Array,

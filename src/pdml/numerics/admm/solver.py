@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import NotCertified
 from pdml.numerics.admm import kernel, rows
-from pdml.numerics.admm.kernel import SAFE, TINY, UNIT, Limits
+from pdml.numerics.admm.kernel import SAFE, TINY, UNIT, RoundingLimits
 from pdml.numerics.admm.losses import Loss
 
 ServerMap = Callable[..., list[Any]]
@@ -51,7 +51,7 @@ class PrimalSolver:
         codes: int = 1,
         runs: int = 1,
         use_numba: bool = False,
-        state: kernel.State | None = None,
+        state: kernel.SolverState | None = None,
         shared: Any = None,
     ) -> None:
         self.matrix, self.loss, self.ridge = matrix, loss, ridge
@@ -102,7 +102,7 @@ class PrimalSolver:
             problem = (self._rows, self.loss, self.ridge, self.limits, self.patience, tolerance)
             kernel.advance(*problem, self.state, flat, out, reached)
         elif self._compiled is not None:
-            alone = kernel.State(*[cast(Any, field)[None] for field in self.state])
+            alone = kernel.SolverState(*[cast(Any, field)[None] for field in self.state])
             place = (
                 self._rows,
                 np.array([0, self.matrix.shape[0]]),
@@ -249,7 +249,7 @@ class ManySolvers:
 
         def build_solver(i: int) -> PrimalSolver:
             matrix = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
-            view = kernel.State(*(field[i] for field in self.states))
+            view = kernel.SolverState(*(field[i] for field in self.states))
             shared = self._compiled and compiled_loops().records_of(self._rows, cuts, i)
             return PrimalSolver(
                 matrix,
@@ -291,22 +291,24 @@ class ManySolvers:
         return out.reshape(targets.shape), reached
 
 
-def _settings(solvers: list[PrimalSolver]) -> tuple[Array, kernel.Limits, IntArray]:
+def _settings(solvers: list[PrimalSolver]) -> tuple[Array, kernel.RoundingLimits, IntArray]:
     """Ridges, limits and patiences of these servers, as `compiled.advance_many` takes them."""
     return (
         np.array([solver.ridge for solver in solvers]),
-        kernel.Limits(*np.array([solver.limits for solver in solvers]).T.copy()),
+        kernel.RoundingLimits(*np.array([solver.limits for solver in solvers]).T.copy()),
         np.array([solver.patience for solver in solvers]),
     )
 
 
-def blank_state(runs: int, codes: int, width: int, servers: int | None = None) -> kernel.State:
+def blank_state(
+    runs: int, codes: int, width: int, servers: int | None = None
+) -> kernel.SolverState:
     """Room for one server's state, or for several servers' with a leading axis."""
     size = codes * width
     front = () if servers is None else (servers,)
     small = size <= WIDEST
     square, moment = ((size, size), (width, width)) if small else ((0, 0), (0, 0))
-    return kernel.State(
+    return kernel.SolverState(
         points=np.zeros((*front, runs, size)),
         gradients=np.zeros((*front, runs, size)),
         distance=np.zeros((*front, runs)),
@@ -384,7 +386,7 @@ def _patience(matrix: Matrix, size: int, compiled: bool) -> int:
     return int(np.clip(5 * (gram + inverse) / max(pass_cost, 1.0), 12, 400))
 
 
-def rounding_limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Limits:
+def rounding_limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> RoundingLimits:
     """The constants by which `kernel.advance` certifies: of the theorem in docs/proofs/solver.md.
 
     Each counts roundings along the longest way through a computation, whatever the order of its
@@ -393,7 +395,7 @@ def rounding_limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Lim
     m, d = matrix.shape
     size = codes * d
     if m + 2 * size > MOST_ROUNDINGS:
-        return Limits(inf, inf, inf, inf, inf, inf, inf)
+        return RoundingLimits(inf, inf, inf, inf, inf, inf, inf)
     lengths = rows.norms(matrix)
     longest = float(lengths.max(initial=0.0))  # B
     square = float(np.square(lengths).sum()) / max(m, 1)  # T, the mean of |x|²
@@ -404,7 +406,7 @@ def rounding_limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Lim
         fixed = (m + 8 + slopes) * loss.slope_bound * sqrt(square)
     else:  # the square loss: slopes grow with the margins, and are exact given them
         fixed, per_point = 0.0, per_point + (m + 8) * bent
-    return Limits(
+    return RoundingLimits(
         bend=SAFE * loss.third_bound * longest,
         fixed=SAFE * UNIT * fixed + TINY,
         per_point=SAFE * UNIT * per_point,

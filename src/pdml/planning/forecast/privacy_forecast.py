@@ -7,6 +7,7 @@ from typing import Any
 
 from pdml import _validate
 from pdml.accounting import Budget, Ledger
+from pdml.accounting.kinds import Data
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 
@@ -104,7 +105,7 @@ class PrivacyForecast:
     @cached_property
     def spent(self) -> list[tuple[float, float]]:
         """ε of features and of labels against other servers, after each round."""
-        both = (self.ledger.epsilons(data) for data in ("features", "label"))
+        both = (self.ledger.epsilons(data) for data in (Data.FEATURES, Data.LABEL))
         return list(zip(*both, strict=True))
 
     @cached_property

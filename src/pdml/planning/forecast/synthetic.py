@@ -21,7 +21,7 @@ from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX, Loss
 from pdml.numerics.admm.solver import PrimalSolver
 from pdml.numerics.coded_rows import Block
-from pdml.planning.sizes import Answer, Sizes, blocks_of
+from pdml.planning.sizes import PlannedAnswer, Sizes, blocks_of
 
 WIDEST = 300  # columns of a simulated data set: wider data are forecast as if they had so many
 _TESTED = 800  # records to judge by
@@ -46,7 +46,7 @@ class Population:
     test_x: Matrix
     test_y: IntArray
     classes: int
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[PlannedAnswer, ...] = ()
 
     @property
     def loss(self) -> Loss:
@@ -132,7 +132,7 @@ def populations(
     return (_public(sizes, *like),)
 
 
-def _shift_answers(sizes: Sizes) -> tuple[Answer, ...]:
+def _shift_answers(sizes: Sizes) -> tuple[PlannedAnswer, ...]:
     """Answers where they stand beside as many other columns as a simulated data set has."""
     if not sizes.answers:
         return ()
@@ -168,7 +168,7 @@ def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
 
 @lru_cache(maxsize=2)  # those of now, and of more records
 def _generate_populations(
-    width: int, classes: int, trained: int, answers: tuple[Answer, ...]
+    width: int, classes: int, trained: int, answers: tuple[PlannedAnswer, ...]
 ) -> tuple[Population, ...]:
     many = next((count for widest, count in _MANY if width <= widest), 4)
     many = many if classes == 2 else min(many, 12)  # a model of more rows takes longer
@@ -176,7 +176,7 @@ def _generate_populations(
 
 
 def _population(
-    width: int, classes: int, trained: int, answers: tuple[Answer, ...], seed: int
+    width: int, classes: int, trained: int, answers: tuple[PlannedAnswer, ...], seed: int
 ) -> Population:
     """One shape: any twelve in a row have every kind of signal with every clearness. People,
     answers and classes are the same however answers are randomised.
@@ -218,7 +218,9 @@ def _population(
     )
 
 
-def _assemble_rows(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, ...]) -> Array:
+def _assemble_rows(
+    clear: Array, levels: Sequence[IntArray], answers: tuple[PlannedAnswer, ...]
+) -> Array:
     """Rows with their constant, of norm at most 1: codes have the room of the study."""
     blocks = blocks_of(answers)
     longest = scaling.room(blocks) if blocks else 1.0
@@ -259,7 +261,7 @@ def encode_levels(levels: IntArray, block: Block, weight: float = 1.0) -> Array:
     return np.asarray(scaling.centred(levels, block.levels) * (block.scale * weight))
 
 
-def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array:
+def randomise_rows(x: Array, answers: Sequence[PlannedAnswer], stream: Stream) -> Array:
     """Rows of true answers as devices would report them, each randomised by itself."""
     rows = np.array(x, dtype=float)
     for answer in answers:
@@ -270,7 +272,7 @@ def randomise_rows(x: Array, answers: Sequence[Answer], stream: Stream) -> Array
     return rows
 
 
-def reported_moment(square: Array, mean: Array, answers: Sequence[Answer]) -> Array:
+def reported_moment(square: Array, mean: Array, answers: Sequence[PlannedAnswer]) -> Array:
     """E[x̂x̂ᵀ] of reported rows, which exceeds that of true ones where a code meets itself: a
     reported level has the distribution 1/L + (p - 1/L)/w, and its code is w times as long.
     """

@@ -5,7 +5,7 @@ from math import exp, inf, isinf, log
 
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Data
 from pdml.numerics.admm import labels
 from pdml.planning.server_spec import ServerSpec
 
@@ -21,7 +21,7 @@ def excess(events: tuple[Event, ...], budget: Budget, classes: int) -> float:
     = 0 was allowed and more is spent.
     """
     book, worst = Ledger((events,), classes=classes), -inf
-    for data in ("label", "features"):  # the quicker first
+    for data in (Data.LABEL, Data.FEATURES):  # the quicker first
         epsilon, allowed = budget.limit(data)
         if isinf(epsilon):
             continue

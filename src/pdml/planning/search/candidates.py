@@ -148,7 +148,7 @@ class CandidateComparison:
     @property
     def method(self) -> str | None:
         """The one that is right most often; None if no noise meets the budget."""
-        methods = [name for name in ("sums", "rounds") if name in self.scores]
+        methods = [name for name in (Method.SUMS, Method.ROUNDS) if name in self.scores]
         return max(methods, key=lambda name: _mean(self.scores[name]), default=None)
 
     @property
@@ -183,12 +183,12 @@ def compare(
         # rounds must exceed sums clearly, or where sums do not pay what makes joining pay
         right, alone = _mean(sums[share]), _mean(apart[better_apart(apart)])
         threshold = right + LITTLE if alone < right else min(right + LITTLE, alone)
-        joint["sums"] = sums[share]
+        joint[Method.SUMS] = sums[share]
     on_step()
-    sums_pay = enough and "sums" in joint and pays(joint | apart, "sums")
+    sums_pay = enough and Method.SUMS in joint and pays(joint | apart, Method.SUMS)
     if within.method != Method.SUMS and not sums_pay:
         choice, most, rounds = worth.rounds(budget, within, threshold)
-        joint |= {} if rounds is None else {"rounds": rounds}
+        joint |= {} if rounds is None else {Method.ROUNDS: rounds}
     on_step()
     return CandidateComparison(scores=joint | apart, share=share, choice=choice, most=most)
 
@@ -207,7 +207,7 @@ def _score_shares(
             continue
         better = bool(scores) and _mean(right) > max(map(_mean, scores.values()))
         scores[share] = right
-        comparison = CandidateComparison(scores={"sums": right} | worth.baselines(within.loss))
+        comparison = CandidateComparison(scores={Method.SUMS: right} | worth.baselines(within.loss))
         if better or (enough and comparison.is_clear_win):
             break
     return scores
@@ -225,9 +225,9 @@ def quick_estimate(sizes: Sizes, budget: Budget, within: SearchSpace) -> Candida
     """
     worth = UtilityRuns(sizes, first=max(2, len(UtilityRuns(sizes).populations) // _PART))
     if within.tries_sums(sizes):
-        name, right = "sums", worth.sums(budget, within.loss, _shares_of(budget)[0])
+        name, right = Method.SUMS, worth.sums(budget, within.loss, _shares_of(budget)[0])
     else:
-        name, right = "rounds", worth.upper_bound(budget, within)
+        name, right = Method.ROUNDS, worth.upper_bound(budget, within)
     scores = {} if right is None else {name: right}
     return CandidateComparison(scores=scores | worth.baselines(within.loss))
 

@@ -15,7 +15,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
-from pdml.accounting.kinds import Method
+from pdml.accounting.kinds import Data, Method
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
@@ -101,7 +101,7 @@ def propose(
     >>> proposal.plan.method, proposal.ledger.row("features", "other servers").epsilon <= 1.0
     ('sums', True)
     """
-    method = "rounds" if fixed_settings and method is None else method
+    method = Method.ROUNDS if fixed_settings and method is None else method
     _check(budget, sizes, graph, method, loss, most_rounds, fixed_settings)
     steps = count(1)
 
@@ -131,7 +131,7 @@ def propose(
         plan, by = Search(worth.sizes, within).plan(comparison.choice, budget, sizes)
         if by > _HAIR:  # what people are told is of the plan that they get
             choice = comparison.choice.louder(by)
-            scores = {**comparison.scores, "rounds": worth.of_rounds(choice, within)}
+            scores = {**comparison.scores, Method.ROUNDS: worth.of_rounds(choice, within)}
             comparison = replace(comparison, choice=choice, scores=scores)
     assert plan is not None  # what has scores has one
     advance()
@@ -188,7 +188,7 @@ def _check(
 
 
 def _impossible(budget: Budget) -> str:
-    rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
+    rows = {"features": budget.limit(Data.FEATURES), "labels": budget.limit(Data.LABEL)}
     limits = [
         f"{name} epsilon {epsilon:g} (delta {delta:g})"
         for name, (epsilon, delta) in rows.items()

@@ -15,6 +15,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.accounting.events import SumsReleased
+from pdml.accounting.kinds import Method
 from pdml.accounting.profiles import gaussian_mu
 from pdml.mechanisms.integer_gaussian import LARGEST
 from pdml.planning.forecast import utility
@@ -92,7 +93,7 @@ WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
 def preferred(sizes: Sizes) -> str | None:
     """The method where none was asked for: None leaves it to the forecasts."""
     if sizes.smallest_epsilon and sizes.width <= WIDEST:
-        return "sums"  # there everybody's report counts by what it tells
+        return Method.SUMS  # there everybody's report counts by what it tells
     return None
 
 
@@ -122,7 +123,7 @@ def calibrate(
 def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> TrainingPlan | None:
     """With as many records as the next power of two, so that few questions are asked twice."""
     silent = TrainingPlan(
-        method="sums", label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
+        method=Method.SUMS, label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
     )
     event = silent.events(spec)[0]
     assert isinstance(event, SumsReleased)

@@ -58,7 +58,7 @@ def variants(kind: str, epsilon: float) -> tuple[Dynamic, ...]:
 
 
 @dataclass(frozen=True)
-class Noise:
+class RoundNoise:
     """One server's noise in every round: its rate ζ, what is added to the ridge, and the α that a
     flipped label alone costs.
     """
@@ -68,16 +68,16 @@ class Noise:
     label_alpha: float
 
 
-def noise_for(how: Dynamic, *, degree: int, records: int, alpha: float) -> Noise:
+def noise_for(how: Dynamic, *, degree: int, records: int, alpha: float) -> RoundNoise:
     """The noise with which one round of one server is α-private for whole records."""
     ridge = WEIGHT + 2 * how.penalty * degree
     shift = labels.record_shift(how.epsilon, 1.0, LOSS, 2)
     label = labels.label_shift(how.epsilon, 1.0, LOSS, 2)
     if how.kind == "dual":
         calibration = calibrate(alpha, records=records, ridge=ridge, shift=shift)
-        return Noise(calibration.rate, calibration.extra, label_alpha=calibration.rate * label)
+        return RoundNoise(calibration.rate, calibration.extra, label_alpha=calibration.rate * label)
     moved = (shift / records + 2 * TOLERANCE) / ridge
-    return Noise(
+    return RoundNoise(
         alpha / moved,
         0.0,
         label_alpha=alpha * (label / records + 2 * TOLERANCE) / (shift / records + 2 * TOLERANCE),

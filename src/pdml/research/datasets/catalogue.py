@@ -31,7 +31,7 @@ class Address:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class DataSource:
     """Files with their sha256, and ways to get all of them, the best first. Each way is the
     addresses to visit.
     """
@@ -121,9 +121,9 @@ _UCI = "https://archive.ics.uci.edu"
 _RAETSCH = "tdiethe/gunnar_raetsch_benchmark_datasets"
 _MATLAB = "47c19e4bc4716edc4077cfa5ea61edf4d02af4ec51a0ecfe035626ae8b561c75"
 
-SOURCES: Mapping[str, Source] = MappingProxyType(
+SOURCES: Mapping[str, DataSource] = MappingProxyType(
     {
-        "adult": Source(
+        "adult": DataSource(
             files=adult.FILES,
             ways=(
                 (zipped(f"{_UCI}/static/public/2/adult.zip", adult.FILES),),
@@ -133,7 +133,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                 ),
             ),
         ),
-        "raetsch": Source(
+        "raetsch": DataSource(
             files={_csv(name): facts.sha256 for name, facts in raetsch.FACTS.items()},
             ways=tuple(
                 (Address(url=url, sha256=_MATLAB, unpack=matlab),)

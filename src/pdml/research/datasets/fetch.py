@@ -13,7 +13,7 @@ from pdml import _validate, extras
 from pdml.errors import DataError, because
 from pdml.files import atomic_write
 from pdml.research.datasets import catalogue, local
-from pdml.research.datasets.catalogue import Address, Source
+from pdml.research.datasets.catalogue import Address, DataSource
 
 Progress = Callable[[str, int, int | None], None]
 """Called as (file, bytes so far, of how many if that is known)."""
@@ -23,7 +23,7 @@ _SILENCE = 30.0  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class FileStatus:
     """One file: "checked" has the right digest, "damaged" is there but not the right bytes."""
 
     file: str
@@ -31,7 +31,7 @@ class Status:
     state: Literal["checked", "damaged", "missing"]
 
 
-def status(name: str) -> list[Status]:
+def status(name: str) -> list[FileStatus]:
     """What is on this machine of a data set, every digest computed now.
 
     Parameters
@@ -54,7 +54,7 @@ def status(name: str) -> list[Status]:
                 state = "checked"
             except DataError:
                 state = "damaged"
-        statuses.append(Status(file=file, path=path, state=state))
+        statuses.append(FileStatus(file=file, path=path, state=state))
     return statuses
 
 
@@ -98,11 +98,11 @@ def fetch(name: str, *, force: bool = False, tell: Progress | None = None) -> st
     return address
 
 
-def _source(name: str) -> Source:
+def _source(name: str) -> DataSource:
     return catalogue.SOURCES[_validate.choice("the data set", name, tuple(catalogue.SOURCES))]
 
 
-def _try_addresses(name: str, source: Source, tell: Progress) -> tuple[dict[str, bytes], str]:
+def _try_addresses(name: str, source: DataSource, tell: Progress) -> tuple[dict[str, bytes], str]:
     """The files by the first way that gives them all, and its address."""
     refusals = []
     for way in source.ways:
@@ -123,7 +123,7 @@ def _try_addresses(name: str, source: Source, tell: Progress) -> tuple[dict[str,
     )
 
 
-def _fetch_files(address: Address, source: Source, tell: Progress) -> dict[str, bytes]:
+def _fetch_files(address: Address, source: DataSource, tell: Progress) -> dict[str, bytes]:
     """What one address gives of the set's files, each with its digest."""
     content = _download(address, tell)
     try:

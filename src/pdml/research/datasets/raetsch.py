@@ -18,7 +18,7 @@ from pdml.research.datasets import local
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class DatasetFacts:
     """What is known about a set before it is read; ``test_rows`` is the test size whose fractions
     give Table I's digits.
     """
@@ -42,8 +42,8 @@ waveform 5000 21 1647 1500 d36ab83abc24fc23385f2c54c96d280c42a4f1e8adb47fd24a79f
 """
 
 
-def _facts(rows: str, features: str, positives: str, test_rows: str, sha256: str) -> Facts:
-    return Facts(
+def _facts(rows: str, features: str, positives: str, test_rows: str, sha256: str) -> DatasetFacts:
+    return DatasetFacts(
         rows=int(rows),
         features=int(features),
         positives=int(positives),
@@ -52,7 +52,7 @@ def _facts(rows: str, features: str, positives: str, test_rows: str, sha256: str
     )
 
 
-FACTS: Mapping[str, Facts] = MappingProxyType(
+FACTS: Mapping[str, DatasetFacts] = MappingProxyType(
     {name: _facts(*numbers) for name, *numbers in map(str.split, _FACTS.splitlines())}
 )
 NAMES: tuple[str, ...] = tuple(FACTS)

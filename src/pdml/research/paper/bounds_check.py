@@ -41,7 +41,7 @@ REPEATS = 4  # trainings that differ in θ alone: Theorem 1 is about their mean
 
 
 @dataclass(frozen=True)
-class Population:
+class Mixture:
     """Records [x, bias]/s with x ~ N(μ_k, I) and label y_k with probability p_k: component k."""
 
     weights: Array  # (K,) p_k
@@ -83,13 +83,13 @@ class Population:
         return np.asarray(solution.x)
 
 
-def population(data: str) -> Population:
+def population(data: str) -> Mixture:
     """Twonorm's two components, or Waveform's three pairs of waves with u at 40 Gauss-Legendre
     nodes.
     """
     if data == "twonorm":
         shift = np.full(20, 2 / sqrt(20))
-        return Population(
+        return Mixture(
             np.array([0.5, 0.5]),
             np.array([shift, -shift]) / _LENGTHS[data],
             np.array([1.0, -1.0]),
@@ -103,7 +103,7 @@ def population(data: str) -> Population:
     means = np.concatenate([u * waves[b] + (1 - u) * waves[c] for b, c in pairs])
     signs = np.repeat([-1.0, 1.0, -1.0], len(nodes))
     biased = np.column_stack([means, np.full(len(means), _BIAS)])
-    return Population(np.tile(share / 6, 3), biased / _LENGTHS[data], signs, _LENGTHS[data], True)
+    return Mixture(np.tile(share / 6, 3), biased / _LENGTHS[data], signs, _LENGTHS[data], True)
 
 
 _BIAS = 5.0  # before the division, so that the constant weighs about as much as a feature
@@ -119,7 +119,7 @@ def draw(data: str, m: int, rng: np.random.Generator) -> tuple[Matrix, Array]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class BoundsCase:
     """One training to be compared with its bounds."""
 
     data: str = "twonorm"
@@ -137,16 +137,16 @@ class Case:
 
 
 CASES = (
-    Case(),
-    Case(epsilon=0.4),
-    Case(epsilon=4.0, objective_bound=0.0, noise_scale=0.0),
-    Case(records=8000, regularization=0.1, objective_bound=0.3),
-    Case(objective_noise="uniform_ball", objective_bound=2.0, noise_scale=0.5),
-    Case(servers=2, objective_noise="uniform_box", objective_bound=0.5, noise_decay=0.5),
-    Case(data="waveform"),
-    Case(data="waveform", epsilon=0.4, objective_bound=3.0),
-    Case(data="waveform", records=8000, regularization=0.1, objective_bound=0.3),
-    Case(data="waveform", records=200, objective_noise="uniform_box", noise_scale=0.3),
+    BoundsCase(),
+    BoundsCase(epsilon=0.4),
+    BoundsCase(epsilon=4.0, objective_bound=0.0, noise_scale=0.0),
+    BoundsCase(records=8000, regularization=0.1, objective_bound=0.3),
+    BoundsCase(objective_noise="uniform_ball", objective_bound=2.0, noise_scale=0.5),
+    BoundsCase(servers=2, objective_noise="uniform_box", objective_bound=0.5, noise_decay=0.5),
+    BoundsCase(data="waveform"),
+    BoundsCase(data="waveform", epsilon=0.4, objective_bound=3.0),
+    BoundsCase(data="waveform", records=8000, regularization=0.1, objective_bound=0.3),
+    BoundsCase(data="waveform", records=200, objective_noise="uniform_box", noise_scale=0.3),
 )
 
 
@@ -156,7 +156,7 @@ class Comparison:
     reason where the paper says nothing.
     """
 
-    case: Case
+    case: BoundsCase
     statement: str
     excess: float
     stderr: float  # of the mean over θ, in Theorem 1
@@ -226,7 +226,7 @@ def check(
     return [comparison for case in cases for comparison in case]
 
 
-def compare(case: Case, seed: int = 0) -> list[Comparison]:
+def compare(case: BoundsCase, seed: int = 0) -> list[Comparison]:
     """Train as the case says and measure the four excess risks: of ŵ_opt, w̃_opt and the servers'
     averages without and with Phase 2.
     """
@@ -290,7 +290,7 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
     ]
 
 
-def _servers(graph: Graph, x: Matrix, codes: Array, case: Case) -> list[Server]:
+def _servers(graph: Graph, x: Matrix, codes: Array, case: BoundsCase) -> list[Server]:
     cuts = [i * case.records for i in range(graph.n + 1)]
     pieces = [(rows.take(x, a, b), codes[a:b]) for a, b in pairwise(cuts)]
     terms = TrainingTerms.over(graph, RowSpec(width=x.shape[1]))

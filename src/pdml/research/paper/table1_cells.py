@@ -140,7 +140,7 @@ COMMON = TrainingPlan(rounds=60, penalty=0.1, noise_scale=0.2, noise_decay=0.8) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class TableColumn:
     """One column of the table: the ε of labels and the bound R of η. Without R there is no Phase 2,
     hence no θ either.
     """
@@ -151,13 +151,13 @@ class Column:
 
 
 COLUMNS = (
-    Column(name="none", epsilon=inf, bound=0.0),
-    Column(name="ε.4 R0", epsilon=0.4, bound=0.0),
-    Column(name="ε1 R0", epsilon=1.0, bound=0.0),
-    Column(name="ε.4 R1", epsilon=0.4, bound=1.0),
-    Column(name="ε.4 R9", epsilon=0.4, bound=9.0),
-    Column(name="ε1 R1", epsilon=1.0, bound=1.0),
-    Column(name="ε1 R9", epsilon=1.0, bound=9.0),
+    TableColumn(name="none", epsilon=inf, bound=0.0),
+    TableColumn(name="ε.4 R0", epsilon=0.4, bound=0.0),
+    TableColumn(name="ε1 R0", epsilon=1.0, bound=0.0),
+    TableColumn(name="ε.4 R1", epsilon=0.4, bound=1.0),
+    TableColumn(name="ε.4 R9", epsilon=0.4, bound=9.0),
+    TableColumn(name="ε1 R1", epsilon=1.0, bound=1.0),
+    TableColumn(name="ε1 R9", epsilon=1.0, bound=9.0),
 )
 PAPER: Mapping[str, tuple[float, ...]] = MappingProxyType(
     {  # as printed, in the order of COLUMNS
@@ -191,7 +191,7 @@ class Cell:
     """
 
     set: str
-    column: Column
+    column: TableColumn
     preprocessing: str
     noise: str  # of NOISES, or "none" where R = 0
     paper: float
@@ -245,7 +245,7 @@ def measure(
     return tuple(cells)
 
 
-def trainings(name: str, way: Preprocessing) -> list[tuple[Column, str, TrainingPlan, Sizes]]:
+def trainings(name: str, way: Preprocessing) -> list[tuple[TableColumn, str, TrainingPlan, Sizes]]:
     """The trainings that share a set's rows: each column with R = 0 once, the others with every
     noise.
     """
@@ -254,7 +254,7 @@ def trainings(name: str, way: Preprocessing) -> list[tuple[Column, str, Training
     records = tuple(map(int, np.diff(cuts)))
     common = replace(COMMON, regularization=way.ridge * experiment.SERVERS)
     silent = replace(common, objective_noise="none", objective_bound=0.0, noise_scale=0.0)
-    planned: list[tuple[Column, str, TrainingPlan, Sizes]] = []
+    planned: list[tuple[TableColumn, str, TrainingPlan, Sizes]] = []
     for column in COLUMNS:
         sizes = Sizes(
             records=records,
