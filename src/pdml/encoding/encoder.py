@@ -233,7 +233,15 @@ class Encoder:
         self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
     ) -> tuple[Array, int]:
         """Rows with their constant, of norm at most 1, and how many were clipped."""
-        rows, lengths = scale_and_clip(self.expand(columns, draws), self.mass, blocks=self.blocks)
+        return self.finish_rows(self.expand(columns, draws))
+
+    def finish_rows(
+        self, features: Array, *, constant: bool = True, bound: float = 1.0
+    ) -> tuple[Array, int]:
+        """Rows of norm at most ``bound`` made of features, and how many were clipped."""
+        rows, lengths = scale_and_clip(
+            features, self.mass, constant=constant, bound=bound, blocks=self.blocks
+        )
         return rows, int(np.count_nonzero(lengths > scaling.room(self.blocks)))
 
     def lengths(self, columns: Sequence[NDArray[Any]]) -> Array:

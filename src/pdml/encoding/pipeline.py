@@ -23,7 +23,6 @@ from pdml.encoding.row_steps import (
     ReadNumbers,
     Step,
     finish,
-    scale_and_clip,
 )
 from pdml.errors import DataError, InvalidInput
 from pdml.numerics.admm import rows
@@ -110,26 +109,17 @@ class Pipeline:
             if self.intercept:
                 x = rows.append_bias(x)
             return rows.clip(x, self.norm_bound, in_place=self.intercept)  # which has made a copy
+        finishing: dict[str, Any] = {"constant": self.intercept, "bound": self.norm_bound}
         if not encoder.is_numeric:
-            return self._scale_and_clip(x, encoder)
+            return encoder.finish_rows(x, **finishing)
         if sp.issparse(x):
             return self._sparse(x, encoder)
         matrix, clipped = np.empty((len(x), encoder.n_features + self.intercept), x.dtype), 0
         for start in range(0, len(x), _CHUNK):
             part = slice(start, start + _CHUNK)
-            matrix[part], more = self._scale_and_clip(encoder.entries_of(x[part]), encoder)
+            matrix[part], more = encoder.finish_rows(encoder.entries_of(x[part]), **finishing)
             clipped += more
         return matrix, clipped
-
-    def _scale_and_clip(self, entries: Array, encoder: Encoder) -> tuple[Array, int]:
-        matrix, lengths = scale_and_clip(
-            entries,
-            encoder.mass,
-            constant=self.intercept,
-            bound=self.norm_bound,
-            blocks=encoder.blocks,
-        )
-        return matrix, int(np.count_nonzero(lengths > scaling.room(encoder.blocks)))
 
     def _sparse(self, x: Matrix, encoder: Encoder) -> tuple[Matrix, int]:
         low, high, typical, spread = encoder.numbers
@@ -174,10 +164,10 @@ class Pipeline:
             constant = (AppendConstant(value=1.0),) if self.intercept else ()
             return (read, *constant, ClipRows(bound=self.norm_bound))
         read = encoder.columns if self.by_name else ReadNumbers(width=len(self.columns))
-        rows_of = finish(
+        finishing = finish(
             encoder.mass, encoder.blocks, constant=self.intercept, bound=self.norm_bound
         )
-        return (read, *encoder.transform, *rows_of)
+        return (read, *encoder.transform, *finishing)
 
 
 def unnamed(many: int) -> tuple[str, ...]:
