@@ -27,9 +27,8 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import strangers as unknown
 from pdml.numerics.admm import rows
 from pdml.planning.search import planner
-from pdml.research.baselines import pdml_plans, pooled, task
+from pdml.research.baselines import EPSILON, pdml_plans, pooled, task
 from pdml.research.baselines.pdml_plans import PlanRequest
-from pdml.research.baselines.roster import EPSILON
 from pdml.research.paper import experiment
 from pdml.research.paper.baselines import FIRST_SEED
 from pdml.training import sums_fit

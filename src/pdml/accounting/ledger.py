@@ -397,10 +397,6 @@ class Ledger:
         worst: list[float] = np.minimum(round_epsilons, at_the_end).max(axis=1).tolist()
         return worst
 
-    def feature_epsilons(self) -> list[float]:
-        """`epsilons` of features: what every run watches."""
-        return self.epsilons(Data.FEATURES)
-
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON; infinity as the string "inf"."""
         coalitions = self.every_coalition

@@ -49,7 +49,7 @@ class ResponseLoss:
 @dataclass(frozen=True)
 class ReleaseLoss:
     """What a server's releases amount to for each kind of person: arrays that end in one entry
-    each, and begin with the rounds where they were asked for. Each `Bound` holds by itself."""
+    each, and begin with the rounds where they were asked for. Each `LossBound` holds by itself."""
 
     epsilon: Values  # of all reports of the label; infinite if it was never flipped
     classes: Values  # K of its randomised response; 2 stands for any other that is as private

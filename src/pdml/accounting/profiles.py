@@ -106,28 +106,6 @@ def plus(profile: Profile, delta: Values) -> Profile:
     return _quiet(lambda epsilon: _at_infinity(epsilon, np.minimum(1.0, profile(epsilon) + delta)))
 
 
-def truncated(profile: Profile, outside: float) -> Profile:
-    """The same noise conditioned on a region of mass 1 - ``outside``.
-
-    For any event A: P̃(A) <= P(A)/(1-o) <= (e^ε Q(A) + δ)/(1-o) and Q(A) <= (1-o) Q̃(A) + o, so
-    δ̃ = (δ + e^ε o)/(1 - o). This bound is convex in e^ε; a profile never grows, so beyond its
-    lowest point it stays there.
-    """
-    if not 0 <= outside < 1:
-        return nothing_profile
-
-    def bound(epsilon: Values) -> Values:
-        raised = profile(epsilon) + np.exp(np.minimum(epsilon, 700.0)) * outside
-        return np.minimum(1.0, raised / (1 - outside))
-
-    low, high = 0.0, 100.0
-    for _ in range(200 if outside > 0 else 0):  # a ternary search: the bound falls, then grows
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, right) if bound(left) <= bound(right) else (left, high)
-    lowest = low if outside > 0 else inf
-    return _quiet(lambda epsilon: _at_infinity(epsilon, bound(np.minimum(epsilon, lowest))))
-
-
 def truncated_gaussian_profile(mu: Values, *, outside: Values, edge: Values) -> Profile:
     """Gaussian noise conditioned on a box, against the same noise shifted.
 

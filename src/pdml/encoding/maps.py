@@ -10,7 +10,7 @@ same. What becomes of a whole row is `encoding.row_steps.Expansion`.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import sqrt
@@ -38,12 +38,6 @@ class Inputs:
     # Those that are standardised numbers: what a map takes that names no columns
     numbers: tuple[str, ...]
     masses: tuple[float, ...]  # The expected square of each entry (`encoding.scaling`)
-
-    @classmethod
-    def of_numbers(cls, names: Sequence[str]) -> "Inputs":
-        """Numbers only."""
-        columns = tuple(names)
-        return cls(names=columns, numbers=columns, masses=(scaling.NUMBER_MASS,) * len(columns))
 
     def places(self, columns: Iterable[str]) -> tuple[int, ...]:
         """The positions of named entries; of all numbers if none is named."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
-from pdml.accounting.kinds import SIMULATION, Method
+from pdml.accounting.kinds import SIMULATION, Data, Method
 from pdml.encoding.pipeline import Pipeline, clipping_warning
 from pdml.errors import (
     ClippingWarning,
@@ -342,7 +342,7 @@ def _train(
         risk=risk,
         consensus=trained.consensus,
         noise=noise_level(plan, graph.n),
-        spent=np.array(ledger.feature_epsilons()),
+        spent=np.array(ledger.epsilons(Data.FEATURES)),
     )
     return trained.released, history, ()
 

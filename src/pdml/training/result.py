@@ -15,7 +15,7 @@ from pdml._types import Array, IntArray
 from pdml._version import __version__
 from pdml.accounting import Ledger, PersonRows, Reports
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.kinds import UNSAID, Method
+from pdml.accounting.kinds import UNSAID, Data, Method
 from pdml.errors import InvalidInput
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.model.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
@@ -410,7 +410,7 @@ def linked_history(
         risk=np.full(plan.rounds, np.nan),
         consensus=np.array([*distances, last]),
         noise=noise_level(plan, len(parts)),
-        spent=np.array(ledger_of(at_start, "simulated").feature_epsilons()),
+        spent=np.array(ledger_of(at_start, "simulated").epsilons(Data.FEATURES)),
     )
 
 

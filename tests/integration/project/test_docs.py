@@ -212,7 +212,7 @@ def test_every_block_of_extending_runs(capsys, monkeypatch):
         "mechanisms.objective_noise.FAMILIES",
         "numerics.admm.graph.TOPOLOGIES",
         "numerics.admm.losses.BINARY",
-        "research.baselines.roster.BASELINES",
+        "research.baselines.BASELINES",
         "research.datasets.catalogue.DATASETS",
     ):
         module, registry = f"pdml.{name}".rsplit(".", 1)

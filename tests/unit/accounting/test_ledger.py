@@ -380,7 +380,7 @@ def test_feature_epsilons_are_the_lines_after_each_round(servers, decay, rounds)
     ledger = Ledger(
         tuple((flip(), eta(), *sent(rounds, stddev=v, record=d, decay=decay)) for v, d in servers)
     )
-    each = ledger.feature_epsilons()
+    each = ledger.epsilons("features")
     assert each == pytest.approx(
         [spent(ledger.up_to(t), "features") for t in range(1, rounds + 1)], rel=1e-8, abs=1e-9
     )
@@ -388,9 +388,9 @@ def test_feature_epsilons_are_the_lines_after_each_round(servers, decay, rounds)
 
 
 def test_feature_epsilons_without_noise_or_rounds():
-    assert Ledger(((flip(),),)).feature_epsilons() == []
-    assert Ledger((sent(2), sent(2, stddev=0.0))).feature_epsilons() == [inf, inf]
-    assert Ledger((sent(2, stddev=0.0, record=0.0),)).feature_epsilons() == [0.0, 0.0]
+    assert Ledger(((flip(),),)).epsilons("features") == []
+    assert Ledger((sent(2), sent(2, stddev=0.0))).epsilons("features") == [inf, inf]
+    assert Ledger((sent(2, stddev=0.0, record=0.0),)).epsilons("features") == [0.0, 0.0]
 
 
 # What the ledger refuses
@@ -595,20 +595,20 @@ def test_noise_that_faded_away_is_infinite():
     assert events[-1].stddev == 0 < events[320].stddev
     ledger = Ledger(((flip(inf), *events),))
     assert spent(ledger, "features") == spent(ledger, "label") == inf
-    each = ledger.feature_epsilons()
+    each = ledger.epsilons("features")
     assert len(each) == 700 and each[0] < inf and set(each[320:]) == {inf}
 
 
 def test_feature_epsilons_remember_a_server_that_stopped():
     ledger = Ledger((sent(1, stddev=0.1), sent(3)))
-    assert ledger.feature_epsilons() == pytest.approx(
+    assert ledger.epsilons("features") == pytest.approx(
         [spent(ledger.up_to(t), "features") for t in (1, 2, 3)], rel=1e-8
     )
 
 
 def test_feature_epsilons_refuse_unknown_events():
     with pytest.raises(InvalidInput):
-        Ledger(((*sent(2), Photographed()),)).feature_epsilons()
+        Ledger(((*sent(2), Photographed()),)).epsilons("features")
 
 
 def test_unknown_rows_are_refused_by_line():

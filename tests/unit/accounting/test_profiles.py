@@ -373,6 +373,11 @@ def test_exact_truncated_shift_is_its_quadrature(shift, reach, epsilon):
     assert truncated_shift(shift, reach, epsilon) == pytest.approx(sum(parts), rel=0, abs=1e-10)
 
 
+def truncated(mu, outside):
+    """The bound that needs no more than the mass cut off."""
+    return profiles.truncated_gaussian_profile(mu, outside=outside, edge=inf)
+
+
 @given(st.floats(0.01, 3), st.floats(2, 8), st.floats(0, 8))
 @example(0.1, 6.0, 0.4)
 def test_truncated_covers_the_exact_profile_and_is_tight(shift, reach, epsilon):
@@ -381,34 +386,16 @@ def test_truncated_covers_the_exact_profile_and_is_tight(shift, reach, epsilon):
     """
     outside = float(2 * ndtr(-reach))
     exact = truncated_shift(shift, reach, epsilon)
-    bound = profiles.truncated(profiles.gaussian_profile(shift), outside)(epsilon)
+    bound = truncated(shift, outside)(epsilon)
     assert exact <= bound + 1e-15
     assert bound <= exact + (1 + exp(epsilon)) * outside / (1 - outside) + 1e-15
-
-
-@given(st.floats(0.01, 0.3), st.floats(0, 1), st.floats(0, 1))
-def test_truncated_is_exact_for_some_pair(outside, part, raised):
-    """Four outcomes; P lives outside its region on the second, Q on the first, so that nothing in
-    the proof is given away.
-    """
-    first = outside + part * (1 - 2 * outside)  # P of the first outcome
-    p = np.array([first, outside, 1 - outside - first, 0])
-    q = np.array([outside, outside, 1 - outside - first, first - outside])
-    epsilon = raised * log(first / outside)
-
-    def profile(epsilon):
-        return float(np.maximum(0, p - exp(epsilon) * q).sum())
-
-    kept_p, kept_q = p * [1, 0, 1, 1] / (1 - outside), q * [0, 1, 1, 1] / (1 - outside)
-    exact = float(np.maximum(0, kept_p - exp(epsilon) * kept_q).sum())
-    assert profiles.truncated(profile, outside)(epsilon) == pytest.approx(exact, rel=1e-9)
 
 
 def test_truncated_claim_breaks_when_the_noise_is_halved():
     """At the ε that the bound gives for δ = 1e-6, half the noise in the same box, or in half the
     box, has a δ 1000 times as large.
     """
-    bound = profiles.truncated(profiles.gaussian_profile(0.1), float(2 * ndtr(-6)))
+    bound = truncated(0.1, float(2 * ndtr(-6)))
     epsilon = 0.4
     assert bound(epsilon) < 1e-6
     assert truncated_shift(0.2, 12.0, epsilon) > 1e-4
@@ -418,11 +405,11 @@ def test_truncated_claim_breaks_when_the_noise_is_halved():
 @given(scales, targets, st.floats(0, 0.5))
 def test_truncated_ends(mu, epsilon, outside):
     gaussian = profiles.gaussian_profile(mu)
-    assert profiles.truncated(gaussian, 0.0)(epsilon) == gaussian(epsilon)
-    assert gaussian(epsilon) <= profiles.truncated(gaussian, outside)(epsilon) <= 1
-    assert profiles.truncated(gaussian, outside)(inf) == 0.0
-    assert profiles.truncated(gaussian, 1.0) is profiles.nothing_profile
-    assert profiles.truncated(gaussian, float("nan")) is profiles.nothing_profile
+    assert truncated(mu, 0.0)(epsilon) == gaussian(epsilon)
+    assert gaussian(epsilon) <= truncated(mu, outside)(epsilon) <= 1
+    assert truncated(mu, outside)(inf) == 0.0
+    for nothing_left in (1.0, float("nan")):
+        assert truncated(mu, nothing_left)(epsilon) == 1.0
 
 
 @pytest.mark.parametrize("shift", [0.01, 0.1, 0.5])
@@ -431,14 +418,12 @@ def test_truncated_at_six_sigma_costs_almost_nothing(shift):
     0.39686 and 2.2541.
     """
     exact = profiles.epsilon_at(np.vectorize(lambda eps: truncated_shift(shift, 6.0, eps)), 1e-6)
-    bound = profiles.epsilon_at(
-        profiles.truncated(profiles.gaussian_profile(shift), float(2 * ndtr(-6))), 1e-6
-    )
+    bound = profiles.epsilon_at(truncated(shift, float(2 * ndtr(-6))), 1e-6)
     assert exact <= bound <= exact * 1.02
 
 
 def test_truncated_profile_never_grows():
-    profile = profiles.truncated(profiles.gaussian_profile(0.1), float(2 * ndtr(-6)))
+    profile = truncated(0.1, float(2 * ndtr(-6)))
     assert profile(20.0) <= profile(1.0)
 
 

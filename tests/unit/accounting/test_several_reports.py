@@ -205,7 +205,7 @@ def test_budgets_and_curves_go_by_the_same_bound():
     line = epsilon(book)
     assert book.keeps(Budget(features_epsilon=1.001 * line, features_delta=DELTA))
     assert not book.keeps(Budget(features_epsilon=0.99 * line, features_delta=DELTA))
-    assert book.feature_epsilons()[-1] == pytest.approx(line)
+    assert book.epsilons("features")[-1] == pytest.approx(line)
 
 
 def test_beside_a_server_whose_people_reported_once():

@@ -15,6 +15,13 @@ from pdml.encoding.row_steps import Expansion
 from pdml.errors import InvalidInput
 
 NAMES = ("age", "bmi", "pulse")
+
+
+def inputs_of(names):
+    """Numbers only."""
+    return Inputs(names=names, numbers=names, masses=(scaling.NUMBER_MASS,) * len(names))
+
+
 INPUTS = Inputs(
     names=(*NAMES, "sex=f", "sex=m"),
     numbers=NAMES,
@@ -83,7 +90,7 @@ def test_masses_are_expected_squares():
     """
     rng = np.random.default_rng(2)
     entries = scaling.standardised(rng.normal(size=(40_000, 3)), 0.0, 1.0)
-    inputs = Inputs.of_numbers(NAMES)
+    inputs = inputs_of(NAMES)
     for each, share in (
         (Squares(), 0.76),
         (Products(pairs=(("age", "bmi"),)), 0.86),
@@ -95,7 +102,7 @@ def test_masses_are_expected_squares():
 
 
 def test_the_formulas():
-    inputs, e = Inputs.of_numbers(("a", "b")), np.array([[2.0, -1.0], [0.5, 3.0]])
+    inputs, e = inputs_of(("a", "b")), np.array([[2.0, -1.0], [0.5, 3.0]])
     np.testing.assert_allclose(
         Squares().apply(e, inputs) * np.sqrt(2), [[3, 0], [-0.75, 3 * 2**0.5]]
     )
@@ -129,7 +136,7 @@ def test_directions_come_from_the_seed_by_integers_alone():
 
 def test_waves_are_the_gaussian_kernel():
     """Products of 2,000 waves have the deviation √(1/1000) at most: five of them."""
-    inputs, each = Inputs.of_numbers(("a", "b")), Fourier(count=2000, scale=0.7)
+    inputs, each = inputs_of(("a", "b")), Fourier(count=2000, scale=0.7)
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 20, 2))
     made = (each.apply(first, inputs) * each.apply(second, inputs)).mean(axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from pdml.research.baselines.roster import (
+from pdml.research.baselines import (
     ALL,
     ALONE,
     BASELINES,

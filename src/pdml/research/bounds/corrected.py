@@ -32,9 +32,6 @@ def corollary2(setting: Setting) -> Bound:
         variant=VARIANT,
         classifiers=1,
         labels=labels,
-        objective=0,
-        iterates=0,
-        optimisation=0,
     )
 
 
@@ -46,8 +43,6 @@ def corollary1(setting: Setting) -> Bound:
         classifiers=1,
         labels=sum(label_terms(setting)) / setting.n,
         objective=setting.objective_reach**2 / (2 * setting.n * setting.regularization),
-        iterates=0,
-        optimisation=0,
     )
 
 
@@ -58,8 +53,6 @@ def theorem2(setting: Setting) -> Bound:
         variant=VARIANT,
         classifiers=setting.n,
         labels=sum(label_terms(setting)),
-        objective=0,
-        iterates=0,
         optimisation=way(setting) + inexact(setting),
     )
 

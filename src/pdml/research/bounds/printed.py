@@ -198,9 +198,6 @@ def corollary2(setting: Setting, rademacher: Sequence[float] | None = None) -> B
         variant=VARIANT,
         classifiers=1,
         labels=labels,
-        objective=0,
-        iterates=0,
-        optimisation=0,
     )
 
 
@@ -212,8 +209,6 @@ def corollary1(setting: Setting, rademacher: Sequence[float] | None = None) -> B
         classifiers=1,
         labels=label_term(setting, rademacher) / setting.n,
         objective=setting.objective_limit**2 / (setting.n * setting.regularization),
-        iterates=0,
-        optimisation=0,
     )
 
 
@@ -224,8 +219,6 @@ def theorem2(setting: Setting, rademacher: Sequence[float] | None = None) -> Bou
         variant=VARIANT,
         classifiers=setting.n,
         labels=label_term(setting, rademacher),
-        objective=0,
-        iterates=0,
         optimisation=_way(setting) * setting.penalty / setting.rounds,
     )
 

@@ -28,9 +28,9 @@ class Bound:
     variant: str
     classifiers: int
     labels: float  # finitely many records, with randomised labels
-    objective: float  # η
-    iterates: float  # θ
-    optimisation: float  # rounds that were not run, and inexact solves
+    objective: float = 0  # η
+    iterates: float = 0  # θ
+    optimisation: float = 0  # rounds that were not run, and inexact solves
 
     @property
     def total(self) -> float:

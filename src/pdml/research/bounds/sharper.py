@@ -63,8 +63,6 @@ def _corollary(setting: Setting, statement: str, reach: float) -> Bound:
         classifiers=1,
         labels=label_excess,
         objective=objective,
-        iterates=0,
-        optimisation=0,
     )
 
 

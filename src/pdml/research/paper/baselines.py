@@ -11,9 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
-from pdml.research.baselines import pdml_plans, task
-from pdml.research.baselines.pdml_plans import PlanRequest
-from pdml.research.baselines.roster import (
+from pdml.research.baselines import (
     ALL,
     ALONE,
     BASELINES,
@@ -28,7 +26,10 @@ from pdml.research.baselines.roster import (
     SINGLE,
     Baseline,
     Score,
+    pdml_plans,
+    task,
 )
+from pdml.research.baselines.pdml_plans import PlanRequest
 from pdml.research.baselines.task import Guarantee, Task
 from pdml.research.datasets.catalogue import DATASETS, Dataset
 from pdml.research.paper import drawing, experiment

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml._types import Array
+from pdml.accounting.kinds import Data
 from pdml.research.paper import convergence_figure, drawing, experiment
 from pdml.research.paper.convergence_figure import (
     COMMON,
@@ -97,7 +98,7 @@ def fig4b(*, seeds: int | None, processes: int, progress: Progress) -> Reproduct
     curve_traces = convergence_figure.measure(
         [REFERENCE, limit, *sets], seeds=count, processes=processes, progress=progress
     )
-    spent = {curve.name: convergence_figure.ledger(curve).feature_epsilons() for curve in sets}
+    spent = {curve.name: convergence_figure.ledger(curve).epsilons(Data.FEATURES) for curve in sets}
     values: dict[str, float | str] = {
         curve.name: decay for curve, decay in zip(sets, DECAYS, strict=True)
     }
