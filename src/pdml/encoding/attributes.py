@@ -222,7 +222,7 @@ class Number:
         return (*between, last, NO_ANSWER) if self.missing else (*between, last)
 
     def position(self, answers: NDArray[Any]) -> IntArray:
-        """Of a sensitive number: in which of `choices` what was `read` lies."""
+        """Of a sensitive number: in which of `choices` an answer lies."""
         indices = np.searchsorted(self.bins, np.nan_to_num(answers), side="right")
         return np.where(np.isnan(answers), len(self.bins) + 1, indices).astype(np.int64)
 
@@ -257,7 +257,7 @@ class Number:
         return np.clip(values, self.low, self.high)
 
     def decode(self, entries: Array) -> float | str | None:
-        """The value behind float32 entries, to 6 digits of what can be `seen`; a text
+        """The value behind float32 entries, to 6 digits of its `visible_range`; a text
         such as "90 or more" where that is all that can be; None where there was no answer."""
         off, silent = float(entries[0]), float(entries[1]) if self.missing else 0.0
         if not abs(off) <= scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
@@ -338,7 +338,7 @@ class Category:
             raise InvalidInput(f"{what} must be two or more to be randomised, got one")
 
     def position(self, answers: NDArray[Any]) -> IntArray:
-        """Of a sensitive category: what was `read`."""
+        """Of a sensitive category: the answer's place among `choices`."""
         return np.asarray(answers, dtype=np.int64)
 
     @property

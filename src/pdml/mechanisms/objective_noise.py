@@ -105,11 +105,6 @@ FAMILIES: Registry[NoiseFamily] = Registry(
 )
 
 
-def noise_family(kind: str | NoiseFamily) -> NoiseFamily:
-    """A family by its name, or one of a researcher's own, as it is."""
-    return FAMILIES.resolve(kind)
-
-
 def register(family: NoiseFamily) -> NoiseFamily:
     """Make a family known by its name to plans and ledgers, in this process."""
     FAMILIES.register(family)
@@ -134,12 +129,12 @@ class ObjectiveNoise:
     bound: float  # R
 
     def __post_init__(self) -> None:
-        noise_family(self.kind)
+        FAMILIES.resolve(self.kind)
         _validate.real("objective_bound", self.bound, low=0, high=1e9)
 
     @property
     def family(self) -> NoiseFamily:
-        return noise_family(self.kind)
+        return FAMILIES.resolve(self.kind)
 
     @property
     def active(self) -> bool:

@@ -22,8 +22,8 @@ from pdml.mechanisms.integer_gaussian import Units
 from pdml.mechanisms.randomness import Secure, Source
 from pdml.model.evaluation import Bin, plain_figures, sum_gaps
 from pdml.model.model import Model
+from pdml.numerics.interval import LEVEL, QUANTILE
 
-LEVEL, _QUANTILE = 0.95, 1.959963984540054
 _MINIMUM_SIGNAL = 3.0  # deviations of noise, above which a bin or a class has enough records
 OTHERS = "this evaluation alone, for people whom the model was not trained on"
 SAME = (
@@ -294,7 +294,7 @@ def _share(hits: float, total: float, fixed: float, linear: float, square: float
     chance and noise of variance fixed + 2·linear·r + square·r² let it be (Wilson's, and with noise
     in both Fieller's): a quadratic in r.
     """
-    z2 = _QUANTILE**2
+    z2 = QUANTILE**2
     first = total**2 + z2 * (total - square)
     second = -2 * hits * total - z2 * (total + 2 * linear)
     third = hits**2 - z2 * fixed

@@ -8,6 +8,7 @@ import numpy as np
 from pdml import _math
 from pdml._types import Array
 
+LEVEL, QUANTILE = 0.95, 1.959963984540054  # of an interval, and its reach in deviations
 _TENTH = -1.2815515655446004  # below it lies a tenth of a normal variable
 
 Number = TypeVar("Number", float, Array)

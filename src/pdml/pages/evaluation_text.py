@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pdml.formatting import numbers
 from pdml.mechanisms.count_release import edges
-from pdml.model.private_evaluation import LEVEL, CountedEvaluation
+from pdml.model.private_evaluation import CountedEvaluation
+from pdml.numerics.interval import LEVEL
 from pdml.pages.charts.plots import AxisScale, plane_figure
 from pdml.pages.charts.svg import Figure
 

@@ -179,7 +179,7 @@ class TrainingPlan:
 
     def loss_for(self, classes: int) -> Loss:
         """The binary loss, or softmax from three classes on."""
-        loss = losses.binary_loss(self.loss)
+        loss = losses.BINARY.resolve(self.loss)
         if classes == 2:
             return loss
         if loss.name != "logistic":

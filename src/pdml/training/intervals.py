@@ -11,12 +11,12 @@ from pdml._threads import single_thread
 from pdml._types import Array
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.model.history import noise_level
+from pdml.numerics.interval import QUANTILE
 from pdml.numerics.sums.noise_split import deviations
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_fit
 
-LEVEL, _QUANTILE = 0.95, 1.959963984540054
 OF_SUMS = (
     "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
     "deviations to each side: of coefficients that are noise alone one in twenty at most has an "
@@ -45,18 +45,18 @@ class Intervals:
 
     @property
     def low(self) -> Array:
-        return self.coefficients - _QUANTILE * self.deviations
+        return self.coefficients - QUANTILE * self.deviations
 
     @property
     def high(self) -> Array:
-        return self.coefficients + _QUANTILE * self.deviations
+        return self.coefficients + QUANTILE * self.deviations
 
     @cached_property
     def more_than_noise(self) -> NDArray[np.bool_]:
         """Whether an interval of all noise leaves zero out, as up to one in twenty does of
         coefficients that are noise alone.
         """
-        return np.asarray(self.whole & (np.abs(self.coefficients) > _QUANTILE * self.deviations))
+        return np.asarray(self.whole & (np.abs(self.coefficients) > QUANTILE * self.deviations))
 
 
 def of_sums(

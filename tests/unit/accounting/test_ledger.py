@@ -27,7 +27,7 @@ from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Secure, Simulated
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.numerics.admm.losses import binary_loss
+from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training.server import Node, NodeState
@@ -496,7 +496,7 @@ def test_planned_events():
     )
     assert planned()[0].size == 6
     assert planned()[0].label_shift == pytest.approx(
-        labels.label_shift(1.0, 1.0, binary_loss("logistic"), 2) / 40, rel=1e-12
+        labels.label_shift(1.0, 1.0, LOGISTIC, 2) / 40, rel=1e-12
     )
     assert all(isinf(e.record_sensitivity) for e in planned(replace(PLAN, loss="square"))[1:])
 

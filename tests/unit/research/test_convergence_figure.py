@@ -11,7 +11,7 @@ import pytest
 
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels, steps
-from pdml.numerics.admm.losses import binary_loss
+from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.training_plan import TrainingPlan
 from pdml.research.paper import Reproduction, convergence_figure, experiment, write
 from pdml.research.paper.convergence_figure import (
@@ -121,7 +121,7 @@ def test_the_reference_is_the_minimum_of_the_original_objective(data_dir: Path) 
         [REFERENCE], seeds=1, processes=1, progress=silent, people=1000
     )[REFERENCE.name]
     x, y = convergence_figure._records(1000)
-    loss = binary_loss("logistic")
+    loss = LOGISTIC
     mean = labels.label_mean(x, labels.codes(y, inf, 2), loss)
     from scipy.optimize import minimize
 

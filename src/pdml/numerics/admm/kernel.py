@@ -20,9 +20,9 @@ Two ideas make passes rare:
   tolerance, the step is certified unseen.
 
 Every number here is rounded, and nearly collinear columns or long vectors turn that into anything
-at all. So each bound carries what rounding can have done to it (`Limits`; docs/proofs/solver.md has
-the proof): a certificate is a theorem about the point that is returned, not about the one that was
-meant. Anything that is not finite is never certified.
+at all. So each bound carries what rounding can have done to it (`RoundingLimits`; the proof is in
+docs/proofs/solver.md): a certificate is a theorem about the point that is returned, not about the
+one that was meant. Anything that is not finite is never certified.
 
 Compiled and interpreted runs execute the same source; only the small algebra and what touches the
 records have other bodies in `numerics.admm.compiled`.

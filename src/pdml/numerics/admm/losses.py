@@ -261,11 +261,6 @@ SOFTMAX = Loss(
 BINARY: Registry[Loss] = Registry("loss", Loss, (LOGISTIC, SQUARE, MATSUSHITA))
 
 
-def binary_loss(loss: str | Loss) -> Loss:
-    """A binary loss by its name, or one of a researcher's own, as it is."""
-    return BINARY.resolve(loss)
-
-
 def register(loss: Loss) -> Loss:
     """Make a binary loss known by its name, in this process; refused where its functions and bounds
     contradict one another. Between organisations only a built-in loss is accepted."""

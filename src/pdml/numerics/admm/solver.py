@@ -222,8 +222,8 @@ class ManySolvers:
     begin.
 
     Compiled, one call per thread takes a whole round; the rare rest (a new Hessian, the safeguard)
-    goes server by server. ``each`` calls a function for every server, or for those given, possibly
-    in threads.
+    goes server by server. ``map_servers`` calls a function for every server, or for those given,
+    possibly in threads.
     """
 
     def __init__(

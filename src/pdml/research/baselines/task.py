@@ -16,11 +16,13 @@ from pdml.accounting.profiles import Profile, Values
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.numerics.admm import labels, rows
-from pdml.numerics.admm.losses import binary_loss
+from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.search.planner import Sizes
 from pdml.research.datasets.catalogue import DATASETS, Dataset
 from pdml.research.paper import experiment
 from pdml.research.paper.experiment import DELTA
+
+LOSS = LOGISTIC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +75,6 @@ def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
     if holds(high):
         return high
     return bisect(holds, low, high, absolute=1e-12, relative=1e-12)
-
-
-LOSS = binary_loss("logistic")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms.objective_noise import TRUNCATED_GAUSSIAN, NoiseFamily, ObjectiveNoise
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.labels import kappa
-from pdml.numerics.admm.losses import Loss, binary_loss
+from pdml.numerics.admm.losses import BINARY, Loss
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 
@@ -75,7 +75,7 @@ def longest_best(
     float
         W.
     """
-    g = binary_loss(loss)
+    g = BINARY.resolve(loss)
     return min(
         servers * g.label_weight * norm_bound / regularization,
         sqrt(2 * servers * float(g.value(np.zeros(1))) / regularization),
@@ -223,7 +223,7 @@ class Setting:
 
     @cached_property
     def _loss(self) -> Loss:
-        return binary_loss(self.loss)
+        return BINARY.resolve(self.loss)
 
     # Constants of Assumption 1, over |w| <= W and |x| <= B
 

@@ -19,7 +19,7 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.accounting.ledger import Ledger
 from pdml.mechanisms.randomness import Simulated
 from pdml.numerics.admm import labels, rows, steps
-from pdml.numerics.admm.losses import binary_loss
+from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.search.planner import Sizes
 from pdml.planning.search.planner import ledger as planned_ledger
 from pdml.planning.training_plan import TrainingPlan
@@ -94,9 +94,7 @@ def _measure_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, pe
     teams = experiment.teams(x, y, joined, [inf, *(curve.epsilon for curve in curves)], source)
     true = teams[inf]
     runs = [local_engine.Run(curve.plan, teams[curve.epsilon], source) for curve in curves]
-    means = [
-        labels.label_mean(server.matrix, server.codes, binary_loss("logistic")) for server in true
-    ]
+    means = [labels.label_mean(server.matrix, server.codes, LOGISTIC) for server in true]
     rounds = curves[0].plan.rounds
     observations: list[Array] = []
 
@@ -130,7 +128,7 @@ def _risk(
     """J({w_i})/n for releases (runs, n, C, d): the mean over servers of (1/m_i) Σ_j ℓ(y, w_i·x) +
     (a/n)|w_i|²/2.
     """
-    loss, weight = binary_loss("logistic"), regularization / len(servers)
+    loss, weight = LOGISTIC, regularization / len(servers)
     risks = [
         steps.risk(s.matrix, loss, q, weight, released[:, i])
         for i, (s, q) in enumerate(zip(servers, means, strict=True))
