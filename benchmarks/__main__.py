@@ -389,7 +389,7 @@ def ledger_speed():
         places = [ServerSpec(server=i, **sizes) for i in range(10)]
         ledger = Ledger(tuple((p.flip(), *HARD_LEDGER.events(p)) for p in places))
         ledger.rows()
-        ledger.feature_epsilons()
+        ledger.epsilons("features")
         ledger.last_safe_round(Budget(features_epsilon=1.0, labels_epsilon=0.1))
 
     show(
