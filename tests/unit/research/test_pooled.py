@@ -403,7 +403,7 @@ def test_what_is_planned_is_what_the_estimator_releases() -> None:
 
 
 def test_an_unknown_set_is_one_sentence() -> None:
-    with pytest.raises(InvalidInput, match="name must be one of"):
+    with pytest.raises(InvalidInput, match="dataset must be one of"):
         task.load("iris", 0)
 
 

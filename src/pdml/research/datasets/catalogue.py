@@ -186,7 +186,7 @@ def _load_adult() -> tuple[Matrix, IntArray]:
 
 
 DATASETS: Registry[Dataset] = Registry(
-    "name",
+    "dataset",
     Dataset,
     (
         *(
