@@ -34,7 +34,7 @@ from pdml.planning.search.candidates import (
 )
 from pdml.planning.search.rounds_search import Choice, SearchSpace
 from pdml.planning.search.sums_search import WIDEST
-from pdml.planning.sizes import Row, Sizes, ledger, spent
+from pdml.planning.sizes import BudgetRow, Sizes, budget_rows, ledger
 from pdml.planning.training_plan import TrainingPlan
 
 _TIMES = (5, 25, 125)  # as many records
@@ -360,9 +360,9 @@ class Proposal:
         return f"{self.verdict}; {more}" if more else self.verdict
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[BudgetRow, ...]:
         """What is allowed, and what the plan spends of it."""
-        return spent(self.plan, self.budget, self.sizes, self.graph)
+        return budget_rows(self.plan, self.budget, self.sizes, self.graph)
 
     @cached_property
     def ledger(self) -> Ledger:

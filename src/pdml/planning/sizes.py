@@ -188,7 +188,7 @@ def _four_digits(count: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class BudgetRow:
     """One demand of the budget, and what the plan spends of it according to its ledger."""
 
     data: str
@@ -204,12 +204,14 @@ def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) 
     return Ledger(events, source="planned", delta=delta, classes=sizes.classes)
 
 
-def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tuple[Row, Row]:
+def budget_rows(
+    plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph
+) -> tuple[BudgetRow, BudgetRow]:
     """The two rows of the budget, from the ledger."""
     whole, rows = ledger(plan, sizes, graph), []
     for data, name in ((Data.FEATURES, "features"), (Data.LABEL, "labels")):
         allowed, delta = budget.limit(data)
         book = replace(whole, delta=delta)
         worst = book.row(data, Adversary.OTHERS, colluding=budget.colluding).epsilon
-        rows.append(Row(data=name, allowed=allowed, spent=worst, delta=delta))
+        rows.append(BudgetRow(data=name, allowed=allowed, spent=worst, delta=delta))
     return rows[0], rows[1]

@@ -55,7 +55,7 @@ class SolverFigures:
 
 
 @dataclass(frozen=True)
-class Trained:
+class RoundsOutcome:
     """What came out of one training. All but ``solver`` is a function of the releases."""
 
     released: Array  # (n, C, d): w̃_i(T)
@@ -70,7 +70,7 @@ def train(
     observe: Observer | None = None,
     threads: int | None = None,
     use_numba: Compiled = None,
-) -> Trained:
+) -> RoundsOutcome:
     """One training over ``graph``."""
     return sweep(graph, [run], observe=observe, threads=threads, use_numba=use_numba)[0]
 
@@ -111,7 +111,7 @@ def train_by(
     *,
     loaders: Sequence[Loader] | None = None,
     use_numba: Compiled = None,
-) -> Trained:
+) -> RoundsOutcome:
     """`train` in this process, or on a Ray cluster, by ``loaders`` where records are to stay."""
     if engine == "local":
         return train(graph, run, observe=observe, use_numba=use_numba)
@@ -147,7 +147,7 @@ def sweep(
     observe: Observer | None = None,
     threads: int | None = None,
     use_numba: Compiled = None,
-) -> list[Trained]:
+) -> list[RoundsOutcome]:
     """Several trainings over the same graph, records, a, β, T and loss, which share every pass over
     the data. ``use_numba`` says for all servers or for each whether its loops are compiled; None
     decides by the size of all records.
@@ -182,7 +182,7 @@ def sweep(
 
 def _rounds(
     graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Observer | None
-) -> list[Trained]:
+) -> list[RoundsOutcome]:
     plan, n = runs[0].plan, graph.n
     loss = plan.loss_for(runs[0].servers[0].spec.classes)
     linear = np.array(
@@ -221,7 +221,7 @@ def _rounds(
     work = solvers.states.work.sum(axis=0)
     passes, hessians = int(work[0]), int(work[2])
     return [
-        Trained(sent[k].copy(), consensus[k], SolverFigures(certified[k], passes, hessians))
+        RoundsOutcome(sent[k].copy(), consensus[k], SolverFigures(certified[k], passes, hessians))
         for k in range(len(runs))
     ]
 

@@ -33,9 +33,9 @@ from pdml.training.local_engine import (
     Compiled,
     Loader,
     Observer,
+    RoundsOutcome,
     Run,
     SolverFigures,
-    Trained,
     diameters,
     workers,
 )
@@ -162,7 +162,7 @@ def train(
     observe: Observer | None = None,
     timeout: float = TIMEOUT,
     use_numba: Compiled = None,
-) -> Trained:
+) -> RoundsOutcome:
     """One training, equal to the local engine's with the same ``use_numba``; iterates without noise
     stay in the actors, and observers see releases alone.
     """
@@ -245,7 +245,7 @@ def _rounds(
     actors: list[Any],
     observe: Observer | None,
     timeout: float,
-) -> Trained:
+) -> RoundsOutcome:
     needed = [
         sorted(
             {owners[peer] for server in shard.servers for peer in graph.neighbours(server)} - {k}
@@ -270,7 +270,7 @@ def _rounds(
         passes, hessians = (sum(figure[k] for figure in figures) for k in (1, 2))
         if observe is not None:
             observe(t, released[None], released[None])
-    return Trained(released, consensus, SolverFigures(certified, passes, hessians))
+    return RoundsOutcome(released, consensus, SolverFigures(certified, passes, hessians))
 
 
 class _Worker:

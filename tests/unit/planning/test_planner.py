@@ -21,7 +21,7 @@ from pdml.numerics.coded_rows import Block
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.proposal import verdict
 from pdml.planning.search.candidates import LITTLE, UtilityRuns, compare
-from pdml.planning.search.planner import Proposal, Sizes, ledger, propose, spent
+from pdml.planning.search.planner import Proposal, Sizes, budget_rows, ledger, propose
 from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.search.sums_search import SHARES
 from pdml.planning.sizes import PlannedAnswer
@@ -81,7 +81,7 @@ def test_a_plan_stays_within_any_budget(
     for row in found.rows:
         assert row.spent <= row.allowed
     ledger(found.plan, sizes, graph).check(budget)
-    assert found.rows == spent(found.plan, budget, sizes, graph)
+    assert found.rows == budget_rows(found.plan, budget, sizes, graph)
     assert found.plan.method == method and 0 <= found.forecast.agreement.middle <= 1
 
 

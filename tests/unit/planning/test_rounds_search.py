@@ -18,7 +18,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.rounds_model import DECAYS
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search.rounds_search import PENALTIES, RIDGES, ROUNDS, Search, SearchSpace
-from pdml.planning.sizes import Sizes, spent
+from pdml.planning.sizes import Sizes, budget_rows
 from pdml.training import local_engine
 
 GRAPH = Graph.random(10, 13, np.random.default_rng(1))
@@ -43,7 +43,7 @@ def search(sizes: Sizes = SIZES, like=None, most_rounds: int = 100) -> Search:
 
 def rows_of(found: Search, budget: Budget) -> dict[str, float]:
     plan, _ = found.plan(found.best(budget), budget)
-    return {row.data: row.spent for row in spent(plan, budget, found.sizes, GRAPH)}
+    return {row.data: row.spent for row in budget_rows(plan, budget, found.sizes, GRAPH)}
 
 
 def test_the_whole_features_budget_is_used_unless_labels_bind() -> None:

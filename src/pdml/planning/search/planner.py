@@ -24,10 +24,19 @@ from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
 from pdml.planning.search.candidates import UtilityRuns, compare
 from pdml.planning.search.rounds_search import FIXABLE_SETTINGS, Search, SearchSpace
-from pdml.planning.sizes import Row, Sizes, ledger, spent
+from pdml.planning.sizes import BudgetRow, Sizes, budget_rows, ledger
 from pdml.planning.training_plan import METHODS, TrainingPlan
 
-__all__ = ["Budget", "Forecast", "Proposal", "Row", "Sizes", "ledger", "propose", "spent"]
+__all__ = [
+    "Budget",
+    "BudgetRow",
+    "Forecast",
+    "Proposal",
+    "Sizes",
+    "budget_rows",
+    "ledger",
+    "propose",
+]
 
 Progress = Callable[[int, int], None]
 """Called as (done, of how many)."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from pdml import _validate
 from pdml.errors import InvalidInput
+from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import TRUNCATED_GAUSSIAN, NoiseFamily, ObjectiveNoise
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.labels import kappa
@@ -121,47 +122,18 @@ class Setting:
         for m in self.records:
             _validate.integer("records", m, low=1, high=10**12)
         for v in self.noise_scale:
-            _validate.real("noise_scale", v, low=0, high=1e9)
+            IterateNoise(v, self.noise_decay)
         _validate.integer("width", self.width, low=1, high=10**9)
-        _validate.real(
-            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
-        )
-        _validate.real(
-            "radius",
-            self.radius,
-            low=0,
-            high=1e9,
-            open_low=True,
-            why="the class of classifiers is {|w| <= radius}",
-        )
-        _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
-        _validate.real("norm_bound", self.norm_bound, low=0, high=1e9, open_low=True)
         _validate.integer("rounds", self.rounds, low=1, high=10**9)
-        _validate.real(
-            "regularization",
-            self.regularization,
-            low=0,
-            high=1e9,
-            open_low=True,
-            why="every bound divides by it",
-        )
-        _validate.real(
-            "penalty",
-            self.penalty,
-            low=0,
-            high=1e9,
-            open_low=True,
-            why="without it servers never agree",
-        )
-        _validate.real(
-            "noise_decay",
-            self.noise_decay,
-            low=0,
-            high=1,
-            open_low=True,
-            open_high=True,
-            why="the iterate noise must fade",
-        )
+        _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
+        for name, high, why in (
+            ("epsilon", inf, "0 would report pure noise"),
+            ("radius", 1e9, "the class of classifiers is {|w| <= radius}"),
+            ("norm_bound", 1e9, ""),
+            ("regularization", 1e9, "every bound divides by it"),
+            ("penalty", 1e9, "without it servers never agree"),
+        ):
+            _validate.real(name, getattr(self, name), low=0, high=high, open_low=True, why=why)
         _validate.real("tolerance", self.tolerance, low=0, high=1e9)
         ObjectiveNoise(self.objective_noise, self.objective_bound)
         if self._loss.slope_bound == inf:
