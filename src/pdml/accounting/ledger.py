@@ -278,7 +278,7 @@ class Ledger:
         Returns
         -------
         list of LedgerRow
-            `lines`; where sums were masked, those against other servers once for each of
+            `rows`; where sums were masked, those against other servers once for each of
             `representative_coalition_sizes`.
         """
         if not self.masked:
@@ -352,7 +352,7 @@ class Ledger:
         return last_safe_round(self.events, budget=budget, classes=self.classes)
 
     def person_rows(self) -> PersonRows:
-        """Each record's own ε, in the order of the input: never above the worst case in `lines`."""
+        """Each record's own ε, in the order of the input: never above the worst case in `rows`."""
         if self.reports is None:
             raise InvalidInput(
                 "this ledger does not know who reported with which epsilon: only its worst "

@@ -351,7 +351,7 @@ def _check_account(
             f"that and {source.name}"
         )
     spent = (*journal.spent(dataset), counting.event)
-    assert study.budget is not None  # `check_budget_bounds` has refused the study otherwise
+    assert study.budget is not None  # `trainable.check_budget` has refused the study otherwise
     Ledger((spent,), classes=counting.classes).check(study.budget)
 
 

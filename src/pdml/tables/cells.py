@@ -76,7 +76,7 @@ class TextColumn:
         return list(self._codes), np.concatenate(self._places)
 
     def floats(self) -> Array:
-        """All rows as numbers, by the rule of `pdml.tables.cells.parse_number`."""
+        """All rows as numbers, by the rule of `pdml.tables.cells.number`."""
         if self._rows:
             return _floats(self.column.tolist())
         different, place = self.distinct

@@ -1,5 +1,6 @@
 """Names are nouns for things and verbs for functions, and no module name occurs twice."""
 
+import builtins
 import io
 import keyword
 import re
@@ -64,6 +65,48 @@ def test_no_module_name_occurs_twice() -> None:
 def test_no_folder_is_a_heap() -> None:
     sizes = Counter(file.parent for file in FILES if file.name != "__init__.py")
     assert max(sizes.values()) <= 17, sizes.most_common(3)
+
+
+# Labels of the paper's formulas and figures, which comments cite
+PAPER_LABELS = {
+    "classifier_converge",
+    "com_risks",
+    "consensus_obs",
+    "effects_M",
+    "effects_epsilon",
+    "effects_rho",
+    "eq_p",
+    "gammai_update",
+    "loss_assumption",
+    "modified_objective",
+    "per_obj",
+    "randomized_M",
+    "wi_perturb",
+    "wi_update",
+}
+
+
+def is_comment(token: tokenize.TokenInfo) -> bool:
+    return token.type == tokenize.COMMENT or (
+        token.type == tokenize.STRING and token.string.startswith('"""')
+    )
+
+
+def test_comments_speak_of_names_that_there_are() -> None:
+    """Whatever stands in `backticks` is a name or a string of the code, or of the browser's."""
+    script = "".join(file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.js"))
+    names = {*re.findall(r"\w+", script), *dir(builtins), *PAPER_LABELS}
+    names |= {part for file in FILES for part in (*file.parts, file.stem)}
+    quoted = []
+    for file in FILES:
+        for token in tokenize.generate_tokens(io.StringIO(file.read_text("utf-8")).readline):
+            if is_comment(token):
+                found = re.findall(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)", token.string)
+                quoted += [(file.name, token.start[0], name) for name in found]
+            elif token.type in (tokenize.NAME, tokenize.STRING):
+                names |= set(re.findall(r"\w+", token.string))
+    assert len(quoted) > 500 and "no_such_name" not in names
+    assert [use for use in quoted if not names.issuperset(filter(None, use[2].split(".")))] == []
 
 
 # Words for people: what must not be said, and what is said instead.

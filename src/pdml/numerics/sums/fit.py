@@ -8,7 +8,7 @@ costs no privacy.
    (`numerics.sums.posterior`).
 2. A share of Q's own direction is added, as large as the noise of S is beside S itself: where S
    tells little, its leading directions are known worse than Q's, and β took them for exact.
-3. Scale and offset (`numerics.sums.scale_offset`): β predicts labels as a linear function. The loss
+3. Scale and offset (`numerics.sums.posterior`): β predicts labels as a linear function. The loss
    itself, minimised along that direction on Gaussian margins with the moments found, gives weights
    whose probabilities mean something.
 

@@ -11,7 +11,7 @@ The same ADMM as PDML's Phase 2, but every round is protected by noise of its ow
   in PDML.
 
 They stop there. A server's neighbours see all T rounds, so α is chosen here such that T of them,
-composed as well as anybody can from pure α-guarantees (`composition.repeated_profile`), have the ε
+composed as well as anybody can from pure α-guarantees (`task.repeated_profile`), have the ε
 that is asked for. ``epsilon`` < ∞ runs the same on labels randomised on the device, with the
 corrected loss: then servers need not be trusted with labels either, and all columns of the
 comparison agree.
