@@ -263,3 +263,16 @@ def test_make_targets_and_tests_named_in_the_docs_exist(page):
         assert re.search(rf"^{target}:", makefile, flags=re.M), f"{page.name} names make {target}"
     for path in re.findall(r"`(tests/[\w/]+\.py)`", text):
         assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+CODE = [file for part in ("src", "tests", "benchmarks") for file in (ROOT / part).rglob("*.*")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_files_of_the_code_named_in_the_docs_exist(page):
+    """By their name, or the end of their path; with a test, they define it."""
+    named = re.findall(r"`([\w/]+\.(?:py|js))(?:::(\w+))?`", page.read_text())
+    for path, test in named:
+        files = [file for file in CODE if file.as_posix().endswith(f"/{path}")]
+        assert files, f"{page.name} names {path}"
+        assert not test or any(f"def {test}(" in file.read_text() for file in files), test
