@@ -272,13 +272,18 @@ _ALLOW = (
 )
 
 
+_PAGE = "Write a page on which anybody checks a result in a browser, without this program."
+
+
 def verify(
-    result: Annotated[Path, argument("The folder of a result.", "RESULT", show_default=False)],
+    result: Annotated[Path | None, argument("The folder of a result.", "RESULT")] = None,
     study: Annotated[
         Path | None, option("The study you agreed on, to compare with.", "FILE")
     ] = None,
     evaluation: Annotated[list[Path] | None, option(_OF_MEMBER, "FILE")] = None,
     allow_unchecked: Annotated[bool, flag("--allow-unchecked", _ALLOW)] = False,
+    page: Annotated[Path | None, option(_PAGE, "FILE")] = None,
+    force: options.Force = False,
     as_json: Json = False,
 ) -> None:
     """Check a result from its folder alone: signatures, what was sent and heard,
@@ -298,11 +303,21 @@ def verify(
     signatures, counts, and that nobody says to have spent more of its records
     than the study allows.
 
+    With --page alone nothing is checked here: one HTML file is written, a second
+    program that checks signatures, hashes, ledger and model in a browser, without
+    a network. It cannot draw report.html again, and says so.
+
     \b
     Example:
       pdml verify result --study study.toml
       pdml verify result --evaluation alice.json --evaluation bob.json
+      pdml verify --page verify.html
     """
+    if page is not None:
+        _write_page(page, result, force=force, as_json=as_json)
+        return
+    if result is None:
+        raise InvalidInput("give the folder of a result, or --page to write a page that checks one")
     from pdml.consortium.result_folder import verify_result
     from pdml.consortium.signed_evaluation import verify_evaluations
     from pdml.study import Study
@@ -317,6 +332,22 @@ def verify(
         as_json, summary, lambda: _show_verification(verification, wanted, checked)
     )
     verification.check()
+
+
+def _write_page(page: Path, result: Path | None, *, force: bool, as_json: bool) -> None:
+    from pdml.files import atomic_write
+    from pdml.pages.verifier_page import verifier_page
+
+    if result is not None:
+        raise InvalidInput(
+            "--page writes a page that checks any result: give either it or RESULT, not both"
+        )
+    outputs.check([page], force=force)
+    outputs.commit({page: partial(atomic_write, data=verifier_page())})
+    sentence = f"wrote {page}: open it in a browser, and drop the folder of a result on it"
+    console.print_result(
+        as_json, {"page": str(page)}, lambda: console.print_text(sentence, whole=True)
+    )
 
 
 def _show_verification(

@@ -2,7 +2,7 @@
    the model without bias. */
 
 import { Double } from "./bytes.js";
-import { normalNumbers, normalPoints } from "./draws.js";
+import { normalNumbers, normalPoints } from "./numerics/draws.js";
 import { LOSSES } from "./events.js";
 import {
   cholesky,
@@ -18,10 +18,10 @@ import {
   total,
   trace,
   transpose,
-} from "./matrix.js";
+} from "./numerics/matrix.js";
 import { fitMoments } from "./moments.js";
 import { interpolate, linspace } from "./profiles.js";
-import { phi, phiInverse } from "./special.js";
+import { phi, phiInverse } from "./numerics/special.js";
 
 const PAIRS = 6;
 const PART = 0.25;

@@ -11,7 +11,7 @@ import {
   responseProfile,
   truncated,
 } from "./profiles.js";
-import { betaInc, expit, logPhi, phi } from "./special.js";
+import { betaInc, expit, logPhi, phi } from "./numerics/special.js";
 import { reportWeight } from "./study.js";
 
 const DELTA = 1e-6;

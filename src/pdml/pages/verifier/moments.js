@@ -19,9 +19,9 @@ import {
   total,
   trace,
   zeros,
-} from "./matrix.js";
+} from "./numerics/matrix.js";
 import { sumDeviations } from "./plan.js";
-import { normalPoints } from "./draws.js";
+import { normalPoints } from "./numerics/draws.js";
 
 const UNITS = 2 ** 24;
 const clip = (x, low, high) => Math.min(high, Math.max(low, x));

@@ -1,7 +1,7 @@
 /* How likely a release tells more than epsilon: functions delta(epsilon) of one kind of person, and
    their inverses ("The ledger"). */
 
-import { logPhi, phi, phiInverse } from "./special.js";
+import { logPhi, phi, phiInverse } from "./numerics/special.js";
 
 /* Of Gaussian noise that hides a move of mu deviations. */
 function gaussian(mu) {
