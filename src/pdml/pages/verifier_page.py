@@ -73,12 +73,13 @@ def _add_module(path: str, parts: dict[str, str]) -> None:
         return
     source = _asset(f"verifier/{path}")
     folder = posixpath.dirname(path)
-    places = {
-        name: posixpath.normpath(posixpath.join(folder, name)) for _, name in _IMPORT.findall(source)
-    }
-    for place in places.values():
+
+    def required(match: re.Match[str]) -> str:
+        place = posixpath.normpath(posixpath.join(folder, match[2]))
         _add_module(place, parts)
-    body = _IMPORT.sub(lambda match: f'const {match[1]} = modules["{places[match[2]]}"];', source)
+        return f'const {match[1]} = modules["{place}"];'
+
+    body = _IMPORT.sub(required, source)
     body = _EXPORT.sub(r"return \1;", body)
     parts[path] = f'modules["{path}"] = (() => {{\n{body}}})();\n'
 

@@ -314,7 +314,9 @@ def verify(
       pdml verify --page verify.html
     """
     if page is not None:
-        _write_page(page, result, force=force, as_json=as_json)
+        if result or study or evaluation or allow_unchecked:
+            raise InvalidInput("--page only writes a page: give it without a result to check")
+        _write_page(page, force=force, as_json=as_json)
         return
     if result is None:
         raise InvalidInput("give the folder of a result, or --page to write a page that checks one")
@@ -334,14 +336,10 @@ def verify(
     verification.check()
 
 
-def _write_page(page: Path, result: Path | None, *, force: bool, as_json: bool) -> None:
+def _write_page(page: Path, *, force: bool, as_json: bool) -> None:
     from pdml.files import atomic_write
     from pdml.pages.verifier_page import verifier_page
 
-    if result is not None:
-        raise InvalidInput(
-            "--page writes a page that checks any result: give either it or RESULT, not both"
-        )
     outputs.check([page], force=force)
     outputs.commit({page: partial(atomic_write, data=verifier_page())})
     sentence = f"wrote {page}: open it in a browser, and drop the folder of a result on it"

@@ -72,10 +72,10 @@ function halvesOf(M, s) {
 
 /* 80%: the mean and, from it, the quantiles at 10% and 90%, widened by `beyond`. */
 function interval(values, chance, beyond) {
-  const order = Array.from(values.keys()).sort((i, k) => values[i] - values[k]);
-  const sorted = order.map((k) => values[k]);
+  const order = Uint32Array.from(values.keys()).sort((i, k) => values[i] - values[k]);
+  const sorted = Float64Array.from(order, (k) => values[k]);
   let sum = 0;
-  const below = order.map((k) => (sum += chance[k]));
+  const below = Float64Array.from(order, (k) => (sum += chance[k]));
   const middle = dot(values, chance);
   return [
     Math.max(0, middle - Math.hypot(middle - interpolate(0.1, below, sorted), beyond)),
@@ -114,13 +114,11 @@ function expectedOf(M, model) {
 function ofTwoClasses(M, model, size) {
   const measured = measureTwoClasses(M, model);
   const grid = gridOfMargins(measured);
-  const weighed = (prior, widths) => {
-    const chance = grid.cells.map((cell) => {
-      const log = cell.log - 0.5 * (cell.wide / (cell.wide > 0 ? widths : 0.4)) ** 2;
-      return { log, factor: cell.factor * prior[cell.at] };
-    });
-    const top = largestOf(chance.map(({ log }) => log));
-    const odds = Float64Array.from(chance, ({ log, factor }) => Math.exp(log - top) * factor);
+  const { at, factor, log, wide } = grid;
+  const weighed = (prior, widest) => {
+    const logs = log.map((x, k) => x - 0.5 * (wide[k] / (wide[k] > 0 ? widest : 0.4)) ** 2);
+    const top = largestOf(logs);
+    const odds = logs.map((x, k) => Math.exp(x - top) * factor[k] * prior[at[k]]);
     const all = total(odds);
     return odds.map((x) => x / all);
   };
@@ -130,16 +128,15 @@ function ofTwoClasses(M, model, size) {
     const [a, b] = [interval(values, likely, 0.025), interval(values, even, 0.025)];
     return [Math.min(a[0], b[0]), (a[1] + b[1]) / 2, Math.max(a[2], b[2])];
   };
-  const of = (key) => Float64Array.from(grid.cells, (cell) => cell[key]);
-  const centre = dot(likely, of("z"));
-  const spread = Math.sqrt(Math.max(dot(likely, of("square")) - centre ** 2, 0));
+  const centre = dot(likely, grid.z);
+  const spread = Math.sqrt(Math.max(dot(likely, grid.square) - centre ** 2, 0));
   const sure = mean(
     indices(512).map((k) => {
       const z = centre + spread * phiInverse((k + 0.5) / 512);
       return 1 / (1 + Math.exp(-size * Math.abs(z)));
     }),
   );
-  return figures(span(of("right")), span(of("ranked")), sure);
+  return figures(span(grid.right), span(grid.ranked), sure);
 }
 
 /* What the halves measure, each with its deviation; margins have mean square 1 under the model. */
@@ -193,7 +190,10 @@ function gridOfMargins({ product: shared, report, square, centre, modelCentre, b
   const balances = NODES.map((node) => clip(balance + doubt * node, -0.95, 0.95));
   const usual = Math.max(1 - modelCentre ** 2, 0.02);
   const typicalAt = (rho) => usual * (1 + (unseen * rho ** 2) / (1 - rho ** 2));
-  const cells = [];
+  const count = correlations.length * sizes.length * balances.length * 2 * NODES.length;
+  const names = ["at", "factor", "log", "wide", "z", "square", "right", "ranked"];
+  const grid = Object.fromEntries(names.map((name) => [name, new Float64Array(count)]));
+  let cell = 0;
   correlations.forEach((rho, at) => {
     const rest = 1 - rho ** 2;
     const typical = typicalAt(rho);
@@ -213,22 +213,21 @@ function gridOfMargins({ product: shared, report, square, centre, modelCentre, b
           const gap = (2 * together) / mixed;
           const within = Math.sqrt(within2 * (1 - (1 - humps) * rho ** 2));
           const above = positive * phi((z + gap * (1 - positive)) / within);
-          cells.push({
-            at,
-            factor: NODE_WEIGHTS[node] * weight,
-            log: possible ? Math.log(z2 / within2 / blur) - 0.5 * misfit : -Infinity,
-            wide: Math.log(within2 / typical) - 0.05,
-            z,
-            square: within2 + z ** 2,
-            right: above + (1 - positive) * phi(-(z - gap * positive) / within),
-            ranked: phi(gap / (Math.SQRT2 * within)),
-          });
+          grid.at[cell] = at;
+          grid.factor[cell] = NODE_WEIGHTS[node] * weight;
+          grid.log[cell] = possible ? Math.log(z2 / within2 / blur) - 0.5 * misfit : -Infinity;
+          grid.wide[cell] = Math.log(within2 / typical) - 0.05;
+          grid.z[cell] = z;
+          grid.square[cell] = within2 + z ** 2;
+          grid.right[cell] = above + (1 - positive) * phi(-(z - gap * positive) / within);
+          grid.ranked[cell] = phi(gap / (Math.SQRT2 * within));
+          cell += 1;
         }
       });
     }
   });
   const slope = gradient(correlations.map((rho) => rho * Math.sqrt(typicalAt(rho))), correlations);
-  return { cells, correlations, slope };
+  return { ...grid, correlations, slope };
 }
 
 function placesOfCentre(wider, centre, modelCentre) {

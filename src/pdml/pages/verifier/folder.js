@@ -37,32 +37,60 @@ function withFolders(paths) {
   return [...new Map([...folders.map(([name]) => [name, null]), ...paths])];
 }
 
+/* Chromium reads entries only on pages that came from a server, and handles on every page; Firefox
+   knows entries alone. Both are asked at once: after a drop, items are soon gone. */
 async function pathsOfDrop(items) {
-  const entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  const one = entries.length === 1 && entries[0].isDirectory;
-  if (one) return walk(entries[0], "", 2);
-  const each = entries.map(async (entry) => {
-    if (entry.isFile) return [placeOf(await fileOf(entry))];
-    return [[entry.name, null], ...(await walk(entry, `${entry.name}/`, 1))];
+  const dropped = [...items].filter(({ kind }) => kind === "file").map((item) =>
+    item.getAsFileSystemHandle
+      ? item.getAsFileSystemHandle().then(ofHandle)
+      : Promise.resolve(ofEntry(item.webkitGetAsEntry())),
+  );
+  const found = await Promise.all(dropped);
+  if (found.length === 1 && found[0].children) return walk(found[0], "", 2);
+  const each = found.map(async (one) => {
+    if (!one.children) return [placeOf(await one.file())];
+    return [[one.name, null], ...(await walk(one, `${one.name}/`, 1))];
   });
   return withFolders((await Promise.all(each)).flat());
 }
 
-const fileOf = (entry) => new Promise((resolve, reject) => entry.file(resolve, reject));
+function ofHandle(handle) {
+  if (handle.kind === "file") return { name: handle.name, file: () => handle.getFile() };
+  const children = async () => {
+    const found = [];
+    for await (const inner of handle.values()) {
+      found.push(ofHandle(inner));
+      if (found.length > MOST_PATHS) break;
+    }
+    return found;
+  };
+  return { name: handle.name, children };
+}
+
+function ofEntry(entry) {
+  const asked = (ask) => new Promise((resolve, reject) => ask(resolve, reject));
+  if (entry.isFile) return { name: entry.name, file: () => asked((...done) => entry.file(...done)) };
+  const children = async () => {
+    const reader = entry.createReader();
+    const found = [];
+    for (;;) { // browsers hand out a hundred at a time
+      const some = await asked((...done) => reader.readEntries(...done));
+      found.push(...some.map(ofEntry));
+      if (!some.length || found.length > MOST_PATHS) return found;
+    }
+  };
+  return { name: entry.name, children };
+}
 
 /* Everything below a folder, two levels deep; null is a folder. */
 async function walk(folder, prefix, depth) {
   const paths = [];
-  const reader = folder.createReader();
-  for (;;) {
-    const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-    if (!entries.length || paths.length > MOST_PATHS) return paths;
-    for (const entry of entries) {
-      const path = prefix + entry.name;
-      paths.push([path, entry.isFile ? await fileOf(entry) : null]);
-      if (entry.isDirectory && depth > 1) paths.push(...(await walk(entry, `${path}/`, depth - 1)));
-    }
+  for (const one of await folder.children()) {
+    const path = prefix + one.name;
+    paths.push([path, one.children ? null : await one.file()]);
+    if (one.children && depth > 1) paths.push(...(await walk(one, `${path}/`, depth - 1)));
   }
+  return paths;
 }
 
 export { folderOf, pathsOfDrop, pathsOfInput };

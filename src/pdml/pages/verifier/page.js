@@ -81,6 +81,7 @@ function table(id, columns, rows) {
 }
 
 const digits = (x) => Number(x.toPrecision(6)).toString();
+const tiny = (x) => (x > 0 && x < 1e-3 ? x.toExponential() : String(x));
 const percent = (x) => `${(100 * x).toFixed(1)}%`;
 const count = (x) => x.toLocaleString("en");
 
@@ -119,7 +120,7 @@ function drawStatements({ statements, total }) {
     ["Randomised by", (row) => row.randomisedBy],
     ["Noise", (row) => row.source],
     ["Earlier jobs", (row) => row.earlier],
-    ["SHA-256 of its last release", (row) => element("code", {}, `${row.release}…`)],
+    ["Release, SHA-256", (row) => element("code", {}, `${row.release}…`)],
   ];
   if (total && !total.masked) columns.push(["Weight V", (row) => digits(row.weight), "number"]);
   table("#statements", columns, statements);
@@ -134,8 +135,8 @@ function drawLedger(rows) {
   const columns = [
     ["What", (row) => row.data],
     ["Against", (row) => row.against],
-    ["Epsilon", (row) => (row.epsilon === Infinity ? "none" : digits(row.epsilon)), "number"],
-    ["Delta", (row) => String(row.delta), "number"],
+    ["Epsilon", (row) => (row.epsilon === Infinity ? "no limit" : digits(row.epsilon)), "number"],
+    ["Delta", (row) => tiny(row.delta), "number"],
     ["Sure at most", (row) => percent(row.certainty), "number"],
     ["Why", (row) => row.reason],
   ];
@@ -201,7 +202,12 @@ function startPage() {
   document.addEventListener("dragleave", (event) => over(event, false));
   document.addEventListener("drop", async (event) => {
     over(event, false);
-    begin(await pathsOfDrop(event.dataTransfer.items));
+    try {
+      begin(await pathsOfDrop(event.dataTransfer.items));
+    } catch (error) {
+      const why = "This browser does not open what was dropped. Choose the folder with the button";
+      find("#status").textContent = `${why}: ${error.message}`;
+    }
   });
   canCheckSignatures().then((able) => {
     if (!able) draw(unable());

@@ -183,10 +183,11 @@ function andRest(arcs, rest, levels) {
 
 /* N(0, 1) and e^start N(mu, 1) on atoms where the second is 0, e^nodes, infinitely times the first. */
 function atoms(start, mu, nodes) {
-  const z = nodes.map((node) => (node - start) / mu + mu / 2);
+  const z = Float64Array.from(nodes, (node) => (node - start) / mu + mu / 2);
   const first = between(z, 0);
-  const second = between(z, mu).map((mass) => mass * Math.exp(start));
-  const ratios = nodes.map(Math.exp);
+  const factor = Math.exp(start);
+  const second = between(z, mu).map((mass) => mass * factor);
+  const ratios = Float64Array.from(nodes, Math.exp);
   const m = nodes.length;
   const one = new Float64Array(m + 2);
   const other = new Float64Array(m + 2);
@@ -205,12 +206,18 @@ function atoms(start, mu, nodes) {
 
 /* Normal mass from each point, less `shift`, to the next; from and to infinity at the ends. */
 function between(points, shift) {
-  const z = [-Infinity, ...points.map((x) => x - shift), Infinity];
-  const tails = z.map((x) => phi(-Math.abs(x)));
-  return Float64Array.from({ length: z.length - 1 }, (_, k) => {
-    if (z[k] < 0 && z[k + 1] > 0) return 1 - tails[k] - tails[k + 1];
-    return Math.abs(tails[k + 1] - tails[k]);
-  });
+  const masses = new Float64Array(points.length + 1);
+  let left = -Infinity;
+  let leftTail = 0;
+  for (let k = 0; k <= points.length; k += 1) {
+    const right = k < points.length ? points[k] - shift : Infinity;
+    const rightTail = phi(-Math.abs(right));
+    const around = left < 0 && right > 0;
+    masses[k] = around ? 1 - leftTail - rightTail : Math.abs(rightTail - leftTail);
+    left = right;
+    leftTail = rightTail;
+  }
+  return masses;
 }
 
 /* Searches. All people are searched at once, until all are close enough: that fixes last bits. */

@@ -4,8 +4,8 @@ import { numeric, sha256 } from "./bytes.js";
 import { earlierReleases, releaseOf, UNIT } from "./statement.js";
 
 const UNABLE =
-  "This browser cannot check Ed25519 signatures, so nothing was checked: " +
-  "use a newer browser, or pdml verify.";
+  "This browser cannot check Ed25519 signatures here, so nothing was checked: open this page as a " +
+  "file in a newer browser, or use pdml verify.";
 const RANDOMISED_BY = {
   devices: "devices",
   elsewhere: "devices, as it declares",
@@ -56,7 +56,8 @@ function verdictOf({ problems, near, terms }) {
     );
   }
   const all = terms.study.servers;
-  return `Accepted: all of it follows from what ${all.slice(0, -1).join(", ")} and ${all.at(-1)} signed.`;
+  const names = `${all.slice(0, -1).join(", ")} and ${all.at(-1)}`;
+  return `Accepted: model.json follows from what ${names} signed. report.html was not checked.`;
 }
 
 /* The sentences of pdml verify, and what this page has added up. */
@@ -112,7 +113,7 @@ async function statementRow(statement, terms) {
     randomisedBy: RANDOMISED_BY[randomisedBy],
     source,
     earlier: earlierJobs.length ? `${earlierJobs.length} (${earlierReleases(statement)} releases)` : "none",
-    release: (await sha256(statement.release)).slice(0, 16),
+    release: (await sha256(statement.release)).slice(0, 12),
     weight: terms.sums && !terms.masked ? Number(row.at(-1)) * UNIT : null,
   };
 }
