@@ -67,6 +67,17 @@ class SecondVerifier:
         return answer
 
 
+def run_script(more: str, question: Any) -> Any:
+    """What further lines behind the page's script print of a question."""
+    with (
+        tempfile.NamedTemporaryFile("w", suffix=".cjs", encoding="utf-8") as file,
+        _started(file, verifier_script() + more) as process,
+    ):
+        output, _ = process.communicate(json.dumps(question))
+    assert process.returncode == 0
+    return json.loads(output)
+
+
 def _started(file: IO[str], script: str) -> "subprocess.Popen[str]":
     file.write(script)
     file.flush()

@@ -8,6 +8,7 @@ from consortium import SUMS
 from results import SHORT, Studied, counted
 from running import run
 
+from pdml.pages.verifier_page import verifier_page
 from pdml.study.schema import template
 
 
@@ -108,3 +109,25 @@ def test_what_members_measured_is_verified_with_it(ended, capsys, tmp_path):
 def test_no_folder_no_traceback(capsys, tmp_path):
     code, out, err = run(capsys, "verify", str(tmp_path / "nothing"))
     assert (code, out) == (1, "") and "must be the folder of a result" in err
+
+
+def test_a_page_is_written_once_and_says_where(capsys, tmp_path):
+    path = tmp_path / "verify.html"
+    code, out, _ = run(capsys, "verify", "--page", str(path))
+    assert code == 0 and path.read_bytes() == verifier_page()
+    assert f"wrote {path}: open it in a browser" in out
+    path.write_text("mine")
+    code, _, err = run(capsys, "verify", "--page", str(path))
+    assert code == 1 and "exists already" in err and path.read_text() == "mine"
+    code, out, _ = run(capsys, "verify", "--page", str(path), "--force", "--json")
+    assert code == 0 and json.loads(out) == {"page": str(path)}
+    assert path.read_bytes() == verifier_page()
+
+
+def test_a_page_goes_without_a_result_and_a_check_with_one(capsys, tmp_path):
+    page = str(tmp_path / "verify.html")
+    code, _, err = run(capsys, "verify", "result", "--page", page)
+    assert code == 1 and "give it without a result" in err
+    code, _, err = run(capsys, "verify")
+    assert code == 1 and "give the folder of a result" in err
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from alterations import RESULTS, altered
 from results import Studied, verified
-from second_verifier import NODE, second_verifier
+from scipy import special
+from second_verifier import NODE, run_script, second_verifier
 from test_bad_vectors import VECTORS, listed, replaced, spoilt
 
 from pdml.pages.verifier_page import verifier_page, verifier_script
@@ -136,6 +137,35 @@ def test_the_script_has_no_number_of_the_product():
     assert "{{" not in verifier_script() and "pdml" in verifier_script()
 
 
+LACKING = """
+crypto.subtle.importKey = () => Promise.reject(new DOMException("no", "NotSupportedError"));
+"""
+
+
+def test_without_ed25519_nothing_is_claimed():
+    with second_verifier(LACKING + verifier_script()) as lacking:
+        answer = lacking.check(RESULTS / "rounds-of-classes")
+    assert answer["state"] == "unable" and "cannot check Ed25519" in answer["verdict"]
+    assert not {"checked", "statements", "model"} & set(answer)
+
+
+RUN_SIGNED = """
+const { isSigned } = modules["statement.js"];
+const { keys, signature } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const bytes = Uint8Array.from(Buffer.from(signature, "hex"));
+Promise.all(keys.map((key) => isSigned(key, new Uint8Array(), bytes)))
+  .then((answers) => console.log(JSON.stringify(answers)));
+"""
+
+
+def test_keys_of_small_order_sign_nothing():
+    """R the neutral point and s = 0 sign every message under the neutral key, by the formula."""
+    neutral = "01" + "00" * 31
+    keys = [neutral, "01" + "00" * 30 + "80", "00" * 32, "ec" + "ff" * 30 + "7f"]
+    question = {"keys": keys, "signature": neutral + "00" * 32}
+    assert run_script(RUN_SIGNED, question) == [False] * 4
+
+
 RUN_NUMBERS = """
 const { phi, logPhi, phiInverse, betaInc } = modules["numerics/special.js"];
 const { eigen, inverse, cholesky } = modules["numerics/matrix.js"];
@@ -152,12 +182,7 @@ console.log(JSON.stringify({
 """
 
 
-def test_its_numbers_are_those_of_scipy_and_python(tmp_path):
-    import json
-    import subprocess
-
-    from scipy import special
-
+def test_its_numbers_are_those_of_scipy_and_python():
     rng = np.random.default_rng(0)
     xs = np.concatenate([np.linspace(-37, 9, 400), [0.0]])
     chances = np.concatenate([10.0 ** -np.arange(1, 300), np.linspace(0.001, 0.999, 200)])
@@ -165,8 +190,6 @@ def test_its_numbers_are_those_of_scipy_and_python(tmp_path):
     factor = rng.normal(size=(12, 12))
     matrix = factor @ factor.T + np.diag([*[1.0] * 6, *[2.0] * 6])
     doubles = [*rng.normal(size=200) * 10.0 ** rng.integers(-30, 30, 200), 0.0, -0.0, 1e16, 1e-5]
-    script = tmp_path / "numbers.cjs"
-    script.write_text(verifier_script() + RUN_NUMBERS, encoding="utf-8")
     question = {
         "xs": xs.tolist(),
         "chances": chances.tolist(),
@@ -174,10 +197,7 @@ def test_its_numbers_are_those_of_scipy_and_python(tmp_path):
         "matrix": matrix.tolist(),
         "doubles": [float(x) for x in doubles],
     }
-    done = subprocess.run(
-        [str(NODE), script], input=json.dumps(question), capture_output=True, text=True
-    )
-    found = json.loads(done.stdout)
+    found = run_script(RUN_NUMBERS, question)
     np.testing.assert_allclose(found["phi"], special.ndtr(xs), rtol=1e-12)
     np.testing.assert_allclose(found["log"], special.log_ndtr(xs), rtol=1e-14)
     np.testing.assert_allclose(found["inverse"], special.ndtri(chances), rtol=1e-13, atol=1e-15)

@@ -473,4 +473,4 @@ function isBudgetKept(terms, statements) {
   });
 }
 
-export { isBudgetKept, privacyOf };
+export { OTHERS, OWN, TOGETHER, isBudgetKept, privacyOf };

@@ -96,8 +96,8 @@ function denoise(noisy, stddev, constant) {
   const spread = Math.max(variance - stddev ** 2 * (1 - 1 / d), 0);
   const trust = spread ? spread / (spread + stddev ** 2) : 0;
   const least = floorOf(size);
-  const shrunk = entries.map((x) => Math.max(size / d + trust * (x - centre), least));
-  const squares = shrunk.map((x) => x * (size / total(shrunk)));
+  const tempered = entries.map((x) => Math.max(size / d + trust * (x - centre), least));
+  const squares = tempered.map((x) => x * (size / total(tempered)));
   const floor = floorOf(total(squares));
   const positive = (symmetric) => {
     const { values, vectors } = eigen(symmetric);

@@ -135,7 +135,7 @@ function drawLedger(rows) {
   const columns = [
     ["What", (row) => row.data],
     ["Against", (row) => row.against],
-    ["Epsilon", (row) => (row.epsilon === Infinity ? "no limit" : digits(row.epsilon)), "number"],
+    ["Epsilon", (row) => (row.epsilon === Infinity ? "no protection" : digits(row.epsilon)), "number"],
     ["Delta", (row) => tiny(row.delta), "number"],
     ["Sure at most", (row) => percent(row.certainty), "number"],
     ["Why", (row) => row.reason],

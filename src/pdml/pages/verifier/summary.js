@@ -1,6 +1,7 @@
 /* What a person reads of a verification: sentences and tables, as plain values. */
 
 import { numeric, sha256 } from "./bytes.js";
+import { OTHERS, OWN, TOGETHER } from "./ledger.js";
 import { earlierReleases, releaseOf, UNIT } from "./statement.js";
 
 const UNABLE =
@@ -11,6 +12,11 @@ const RANDOMISED_BY = {
   elsewhere: "devices, as it declares",
   operator: "the organisation itself",
   "": "nobody recorded it",
+};
+const WHOM = {
+  [OWN]: "the collecting organisation",
+  [OTHERS]: "all other servers together",
+  [TOGETHER]: "all servers together",
 };
 const MOST_LISTED = 20; // problems that are shown
 const MOST_SHOWN = 400; // coefficients that are shown
@@ -130,7 +136,7 @@ function totalOfRows({ total, terms }) {
 function ledgerRows({ rows, coalitions }) {
   return [...rows, ...(coalitions ?? [])].map((row) => ({
     data: row.data,
-    against: row.colluding ? `${row.colluding} of the other servers` : row.adversary,
+    against: row.colluding ? `any ${row.colluding} of the other servers` : WHOM[row.adversary],
     epsilon: row.epsilon === "inf" ? Infinity : numeric(row.epsilon),
     delta: numeric(row.delta),
     certainty: numeric(row.certainty),
