@@ -4,8 +4,6 @@ liar named.
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 from dataclasses import replace
 
 import msgspec
@@ -558,27 +556,6 @@ def test_other_terms_under_the_same_name_is_refused(consortium, tmp_path):
     with pytest.raises(JournalError, match="with other terms"):
         other.party("alice")
     other.close()
-
-
-def test_a_journal_is_held_by_one_process_and_readable_by_its_owner_alone(tmp_path):
-    """Opening it again in the same process must not loosen the lock: POSIX drops it when any handle
-    of the file is closed.
-    """
-    path = tmp_path / "node.db"
-    journal = Journal(path)
-    with pytest.raises(JournalError, match="another process is using it"):
-        Journal(path)
-    script = (
-        "import sys, pathlib; from pdml.node.storage.journal import Journal; "
-        "Journal(pathlib.Path(sys.argv[1]))"
-    )
-    other = subprocess.run(
-        [sys.executable, "-c", script, str(path)], capture_output=True, text=True
-    )
-    assert other.returncode != 0 and "another process is using it" in other.stderr
-    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
-    journal.close()
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
 
 
 def test_a_journal_that_is_none_or_of_another_version_is_refused(tmp_path):
