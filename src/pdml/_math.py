@@ -7,7 +7,7 @@ scipy out, and a device starts without it.
 
 from collections.abc import Callable
 from functools import cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -84,3 +84,8 @@ def keep_weight(epsilon: Array | float, classes: int) -> Array:
     """
     with np.errstate(over="ignore"):
         return np.asarray(1 + classes / np.expm1(np.asarray(epsilon, dtype=float)))
+
+
+def report_weight(epsilon: Array | float, classes: int, cap: float = inf) -> Array:
+    """v = 1/κ(min(ε, cap))²: how much a report counts in sums, from near 0 up to 1."""
+    return np.asarray(keep_weight(np.minimum(epsilon, cap), classes) ** -2.0)

@@ -93,7 +93,7 @@ CASES = {
         records=(300, 200, 100),
     ),
     "masked-of-classes": Case(
-        plan=replace(SUMS, label_noise=0.5, square_noise=0.5, colluding=2),
+        plan=replace(SUMS, label_noise=0.5, square_noise=0.5, colluding=2, epsilon_cap=1.0),
         settled=True,
         classes=("never", "once", "often"),
         encoder=Encoder(attributes=(AGE, PAY)),

@@ -99,9 +99,10 @@ class SumsReleased:
     (docs/concepts/sums.md).
 
     The shifts bound how far one reported label moves Q_i, one whole record moves Q_i, and one
-    record moves S_i (Frobenius norm), for people whose label has ``epsilon``, the largest in use.
-    Reports weigh 1/κ(ε)², so that somebody with a smaller ε moves Q_i less by κ(epsilon)/κ(ε) and
-    S_i by its square. ``fixed_shift`` is the part of each that is the same for everybody: rounding.
+    record moves S_i (Frobenius norm), for people whose label has ``epsilon``, the largest that
+    counts in full. Reports weigh 1/κ(min(ε, epsilon))²: somebody with a smaller ε moves Q_i less by
+    κ(epsilon)/κ(ε) and S_i by its square, somebody with a larger one Q_i by κ(ε)/κ(epsilon) and S_i
+    as much. ``fixed_shift`` is the part of each that is the same for everybody: rounding.
     ``encoding`` is a digest of how a person's answers became the row: two releases with the same
     one moved by the same row. "": not known, so that it counts as an encoding of its own.
     ``report_epsilon`` is the ε of the person's report that went into it, where their label was

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pdml._math import keep_weight
+from pdml._math import keep_weight, report_weight
 from pdml._types import Array
 from pdml.accounting.events import (
     CountsReleased,
@@ -355,15 +355,17 @@ def _exchange(
     A total of n servers holds the noise of the n - k that do not collude (privacy.md,
     "Coalitions").
     """
-    loud = np.ones(1)
+    weight = loud = np.ones(1)
     if epsilons is not None:
-        loud = keep_weight(event.epsilon, classes) / keep_weight(epsilons, classes)
+        weights = report_weight(np.append(epsilons, event.epsilon), classes, event.epsilon)
+        weight = weights[:-1] / weights[-1]
+        loud = weight * keep_weight(epsilons, classes) / keep_weight(event.epsilon, classes)
     many = 1 if colluding is None else max(1, event.hidden_among - colluding)
     noise = sqrt(many) * np.array([event.label_stddev] * 2 + [event.square_stddev])
     moved = np.array([event.label_shift, event.record_shift, event.square_shift])
     fixed = np.minimum(event.fixed_shift, moved)
     personal_shifts = [
-        w * shift for w, shift in zip((loud, loud, loud**2), moved - fixed, strict=True)
+        w * shift for w, shift in zip((loud, loud, weight), moved - fixed, strict=True)
     ]
     return _Moved(
         encoding=event.encoding,

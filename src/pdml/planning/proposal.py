@@ -119,7 +119,7 @@ def _levers(budget: Budget, sizes: Sizes, within: SearchSpace) -> Iterator[_Leve
     more = tuple(_two_digits(sum(sizes.records) * factor) for factor in _TIMES)
     yield _Lever("records", more, lambda v: (budget, _scale_records(sizes, int(v))))
     if higher := tuple(v for v in _LABELS if v > sizes.epsilon):
-        alike = replace(sizes, smallest_epsilon=0.0, reports=0.0)
+        alike = replace(sizes, choices=())
         yield _Lever("epsilon", higher, lambda v: (budget, replace(alike, epsilon=v)))
 
 
@@ -167,8 +167,7 @@ def _scale_records(sizes: Sizes, total: int) -> Sizes:
     """So many records, divided as now."""
     ends = np.cumsum(sizes.records) * (total / sum(sizes.records))
     records = np.diff(np.round(ends), prepend=0.0)
-    reports = sizes.reports * total / sum(sizes.records)
-    return replace(sizes, records=tuple(int(count) for count in records), reports=reports)
+    return replace(sizes, records=tuple(int(count) for count in records))
 
 
 def _two_digits(value: float) -> float:
@@ -243,7 +242,13 @@ def _explain_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]
         f"every server sends {numbers:,} numbers once, with noise of deviation {label:.3g} on sums "
         f"of labels and {square:.3g} on sums of squares, however many records it has"
     )
-    return [release, split, who]
+    if plan.epsilon_cap is None:
+        return [release, split, who]
+    counted = (
+        f"reports are counted up to epsilon {plan.epsilon_cap:g}: whoever chose more counts as "
+        "much as with this one, so that a few do not set the noise for all"
+    )
+    return [release, split, who, counted]
 
 
 def _explain_rounds(plan: TrainingPlan, choice: Choice) -> list[str]:

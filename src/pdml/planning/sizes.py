@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isinf, log1p, sqrt
+from math import inf, isinf
 from typing import Self
 
 import numpy as np
 
 from pdml import _validate
+from pdml._math import report_weight
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
@@ -16,11 +17,12 @@ from pdml.accounting.kinds import Adversary, Data
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import micro
 from pdml.numerics import coded_rows
-from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.coded_rows import Block
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms, answers_of
 from pdml.planning.training_plan import TrainingPlan
+
+_LEVELS = 8  # of ε that a forecast tells apart, where people chose many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +59,9 @@ class Sizes:
     """What is public about the data: records per server, feature columns (with the constant one),
     classes, label ε, B.
 
-    Where people chose for themselves, ``epsilon`` is the largest ε, ``smallest_epsilon`` the
-    smallest, and ``reports`` as how many with ``epsilon`` all of theirs count. ``answers`` are
-    randomised; their columns are the last but the constant one.
+    Where people chose for themselves, ``choices`` says how many are expected to choose each ε, and
+    ``epsilon`` is the largest. ``answers`` are randomised; their columns are the last but the
+    constant one.
     """
 
     records: tuple[int, ...]
@@ -67,8 +69,7 @@ class Sizes:
     epsilon: float
     classes: int = 2
     norm_bound: float = 1.0
-    smallest_epsilon: float = 0.0  # 0: the same as ``epsilon``
-    reports: float = 0.0  # 0: all records
+    choices: tuple[tuple[float, float], ...] = ()  # (ε, people), ascending; none: all have one
     answers: tuple[PlannedAnswer, ...] = ()
 
     def __post_init__(self) -> None:
@@ -76,11 +77,22 @@ class Sizes:
             _validate.integer("records", count, low=1, why="every server needs somebody's record")
         why = "0 would report pure noise"
         _validate.real("epsilon", self.epsilon, low=0, open_low=True, why=why)
-        _validate.real("smallest_epsilon", self.smallest_epsilon, low=0, high=self.epsilon)
-        _validate.real("reports", self.reports, low=0, high=sum(self.records))
+        self._check_choices()
         object.__setattr__(self, "answers", tuple(self.answers))
         _ = self.rows  # which checks the others
         self._check_answers()
+
+    def _check_choices(self) -> None:
+        if not self.choices:
+            return
+        epsilons, people = zip(*self.choices, strict=True)
+        ascending = list(epsilons) == sorted(set(epsilons)) and epsilons[0] > 0
+        if not ascending or epsilons[-1] != self.epsilon or min(people) < 0 or not sum(people):
+            raise InvalidInput(
+                "choices must be pairs of an epsilon and how many people choose it, ascending up "
+                f"to epsilon {self.epsilon:g}, got {self.choices!r}"[:300],
+                setting="choices",
+            )
 
     def _check_answers(self) -> None:
         """Populations are laid out as the study lays its rows out."""
@@ -105,49 +117,44 @@ class Sizes:
     def of(cls, specs: Sequence[ServerSpec], epsilons: Array) -> Self:
         """Of these servers, whose people chose these ε."""
         rows, records = specs[0], tuple(spec.records for spec in specs)
-        smallest, largest = float(np.min(epsilons)), float(np.max(epsilons))
-        sizes = cls(
+        used, people = np.unique(np.asarray(epsilons, dtype=float), return_counts=True)
+        chosen = tuple(zip(used.tolist(), people.tolist(), strict=True))
+        return cls(
             records=records,
             width=rows.width,
-            epsilon=largest,
+            epsilon=chosen[-1][0],
             classes=rows.classes,
             norm_bound=rows.norm_bound,
+            choices=chosen if len(chosen) > 1 else (),
         )
-        if smallest == largest:
-            return sizes
-        weights = labels.keep_weight(np.asarray(epsilons), rows.classes)
-        loud = labels.keep_weight(largest, rows.classes) / weights
-        return replace(sizes, smallest_epsilon=smallest, reports=float(np.sum(loud**2)))
 
     @property
-    def effective_reports(self) -> float:
-        """As how many reports of people with ``epsilon`` all reports count."""
-        return self.reports or float(sum(self.records))
-
-    @property
-    def equivalent_epsilon(self) -> float:
-        """The ε with which all would tell as much together, if everybody had the same: κ² is to
-        that of ``epsilon`` as there are people to `effective_reports`.
-        """
-        if not self.reports:
-            return self.epsilon
-        loudest = float(labels.keep_weight(self.epsilon, self.classes))
-        kappa = loudest * sqrt(sum(self.records) / self.effective_reports)
-        return log1p(self.classes / (kappa - 1))
+    def epsilons(self) -> tuple[float, ...]:
+        """Every ε that may be in use, ascending."""
+        return tuple(epsilon for epsilon, _ in self.choices) or (self.epsilon,)
 
     @property
     def epsilon_range(self) -> tuple[float, ...]:
         """The smallest and the largest ε, or the one that all have."""
-        return tuple(sorted({self.smallest_epsilon or self.epsilon, self.epsilon}))
+        return tuple(sorted({self.epsilons[0], self.epsilon}))
+
+    @cached_property
+    def expected_choices(self) -> tuple[Array, Array]:
+        """Every ε, and the share of people who are expected to choose it."""
+        people = np.array([many for _, many in self.choices] or [1.0])
+        return np.array(self.epsilons), people / people.sum()
+
+    def counted_people(self, cap: float | None) -> float:
+        """V, the sum of all reports' weights, counted up to an ε."""
+        epsilons, shares = self.expected_choices
+        weights = report_weight(epsilons, self.classes, inf if cap is None else cap)
+        return float(sum(self.records) * (shares @ weights))
 
     def flip(self) -> LabelFlipped:
-        """What labels went through; which ε lie between the ends is not known, so everybody counts
-        as least private and as loudest.
-        """
-        menu = self.epsilon_range if len(self.epsilon_range) == 1 else ()
+        """What labels went through."""
         return LabelFlipped(
             epsilon=self.epsilon,
-            epsilons=menu,
+            epsilons=self.epsilons,
             answers=answers_of(blocks_of(self.answers)),
             in_clear=self.in_clear,
         )
@@ -158,12 +165,23 @@ class Sizes:
         return not self.answers or self.answers[0].block.start > 0
 
     def rounded(self) -> Self:
-        """With counts of four binary digits: folds of one data set are then one question."""
-        return replace(
-            self,
-            records=tuple(map(_four_digits, self.records)),
-            reports=float(_four_digits(int(self.reports))),
-        )
+        """With counts of four binary digits and few ε: folds of one data set are one question."""
+        records = tuple(map(_four_digits, self.records))
+        return replace(self, records=records, choices=self._rounded_choices())
+
+    def _rounded_choices(self) -> tuple[tuple[float, float], ...]:
+        """Of many ε those at even steps of the people's ranks, to two digits, and the last."""
+        merged = dict(self.choices)
+        if len(merged) > _LEVELS:
+            epsilons, shares = self.expected_choices
+            people, merged = shares * sum(merged.values()), {}
+            group = ((np.cumsum(shares) - shares / 2) * _LEVELS).astype(int)
+            for members in (group == k for k in np.unique(group)):
+                largest = float(epsilons[members].max())
+                level = largest if largest == self.epsilon else float(f"{largest:.2g}")
+                merged[level] = merged.get(level, 0.0) + float(people[members].sum())
+        ordered = sorted((min(level, self.epsilon), many) for level, many in merged.items())
+        return tuple((level, float(_four_digits(round(many)))) for level, many in ordered)
 
     @property
     def rows(self) -> RowSpec:
@@ -179,7 +197,7 @@ class Sizes:
     def server_spec(self, server: int, graph: Graph | None = None) -> ServerSpec:
         """One server's: each has people of all kinds. An exchange of sums knows no links."""
         terms = TrainingTerms(rows=self.rows, n_servers=len(self.records), links=graph)
-        return terms.server_spec(server, records=self.records[server], epsilons=self.epsilon_range)
+        return terms.server_spec(server, records=self.records[server], epsilons=self.epsilons)
 
 
 def _four_digits(count: int) -> int:

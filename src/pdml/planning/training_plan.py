@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from math import sqrt
+from math import inf, sqrt
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from pdml import _validate
+from pdml._math import report_weight
 from pdml._registry import Registry
 from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
@@ -31,7 +32,7 @@ from pdml.planning.server_spec import ServerSpec
 METHODS = tuple(Method)
 _NOISE_OF_ROUNDS = ("objective_bound", "objective_noise", "noise_scale", "noise_decay")
 OF_ROUNDS = ("regularization", "penalty", *_NOISE_OF_ROUNDS, "tolerance")
-OF_SUMS = ("label_noise", "square_noise", "colluding")
+OF_SUMS = ("label_noise", "square_noise", "colluding", "epsilon_cap")
 LEAST_UNITS = 15  # of the grid, each server's part of masked noise: ten off the diagonal of S
 
 PerServer = float | tuple[float, ...]
@@ -79,6 +80,10 @@ class TrainingPlan:
         Of sums: with k the sums appear in one total only, and each server adds the (n - k)-th part
         of the variance, so that any n - k of them add up to it. By default everybody's own sums
         may be seen, each with all of the noise.
+    epsilon_cap : float, optional
+        Of sums: ε*, up to which reports are counted by what they tell. Whoever chose a larger ε for
+        the label counts as much as with this one, so that no few of them set the noise for all. By
+        default every ε counts in full.
     """
 
     rounds: int = 40  # T
@@ -94,6 +99,7 @@ class TrainingPlan:
     label_noise: float = 1.1  # σ_Q
     square_noise: float = 1.9  # σ_S of the diagonal
     colluding: int | None = None  # k
+    epsilon_cap: float | None = None  # ε*
 
     def __post_init__(self) -> None:
         self._check_method()
@@ -147,6 +153,10 @@ class TrainingPlan:
             _validate.real(name, getattr(self, name), low=0, high=integer_gaussian.LARGEST)
         if self.colluding is not None:
             _validate.integer("colluding", self.colluding, low=1, why="each server sees something")
+        if self.epsilon_cap is not None:
+            why = "0 would count nobody"
+            cap = self.epsilon_cap
+            _validate.real("epsilon_cap", cap, low=0, high=1e9, open_low=True, why=why)
         sums = self.method == Method.SUMS
         defaults = {field.name: field.default for field in fields(self)}
         for name in OF_ROUNDS if sums else OF_SUMS:
@@ -238,6 +248,19 @@ class TrainingPlan:
                 )
         return stddevs
 
+    def counted_epsilon(self, spec: ServerSpec) -> float:
+        """Of sums: the largest ε that counts in full among a server's people."""
+        return (
+            spec.label_epsilon
+            if self.epsilon_cap is None
+            else min(self.epsilon_cap, spec.label_epsilon)
+        )
+
+    def cap_weight(self, classes: int) -> float:
+        """Of sums: the most that a report counts."""
+        cap = inf if self.epsilon_cap is None else self.epsilon_cap
+        return float(report_weight(inf, classes, cap))
+
     def noise_of_total(self, spec: ServerSpec, *, parts: int | None = None) -> Noise:
         """Of the sums of ``parts`` of n servers added up, by default of all, whichever's spec."""
         label, square = self.sum_stddevs(spec.n_servers)
@@ -246,7 +269,7 @@ class TrainingPlan:
         return Noise(label=many * label, square=many * square, coded=code_variance)
 
     def _sums_event(self, spec: ServerSpec) -> SumsReleased:
-        loss, epsilon = self.loss_for(spec.classes), spec.label_epsilon
+        loss, epsilon = self.loss_for(spec.classes), self.counted_epsilon(spec)
         shifts = statistics.shifts(epsilon, spec.norm_bound, loss, spec.classes)
         label, square = self.sum_stddevs(spec.n_servers)
         summing = statistics.rounding(spec.records) * max(shifts.record, shifts.square)
@@ -318,8 +341,10 @@ class TrainingPlan:
             horizon = min(most, 4 * horizon)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, of its method's settings alone: job terms are a digest of them."""
-        unsaid = (*OF_ROUNDS, "rounds") if self.method == Method.SUMS else (*OF_SUMS, "method")
+        """Plain values for JSON, of its method's settings alone, and a cap where there is one: job
+        terms are a digest of them."""
+        others = (*OF_ROUNDS, "rounds") if self.method == Method.SUMS else (*OF_SUMS, "method")
+        unsaid = {*others, *(["epsilon_cap"] if self.epsilon_cap is None else [])}
 
         def plain(value: Any) -> Any:
             value = value.name if isinstance(value, (Loss, NoiseFamily)) else value

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.errors import InvalidInput
-from pdml.numerics.admm import labels
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
 from pdml.planning.search.planner import Progress, propose
@@ -23,18 +22,13 @@ def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
             setting="records",
         )
     counts = tuple(records) * servers if len(records) == 1 else tuple(records)
-    classes, largest = len(study.classes), study.menu[-1]
-    loud, default_weight = (
-        float(labels.keep_weight(e, classes)) for e in (largest, study.default_epsilon)
-    )
-    several = len(study.menu) > 1
+    choices = ((epsilon, float(epsilon == study.default_epsilon)) for epsilon in study.menu)
     return Sizes(
         records=counts,
         width=study.width,
-        epsilon=largest,
-        classes=classes,
-        smallest_epsilon=study.menu[0] if several else 0.0,
-        reports=sum(counts) * (loud / default_weight) ** 2 if several else 0.0,
+        epsilon=study.menu[-1],
+        classes=len(study.classes),
+        choices=tuple(choices) if len(study.menu) > 1 else (),
         answers=tuple(
             PlannedAnswer(block=block, epsilon=attribute.epsilon.default)
             for block, attribute in zip(study.encoder.blocks, study.encoder.sensitive, strict=True)

@@ -13,17 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from math import isinf
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pdml.accounting import randomized_attributes
+from pdml.accounting import Budget, randomized_attributes
+from pdml.accounting.kinds import Adversary, Data
 from pdml.encoding.attributes import NO_ANSWER, Category
 from pdml.encoding.declarations import forecast_clipping
 from pdml.encoding.encoder import Attribute, Number
 from pdml.encoding.maps import Bins, FeatureMap, Fourier, Products, Squares
 from pdml.errors import BudgetExceeded, StudyError
+from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import WORD, is_weak, threshold
 from pdml.numerics.admm.labels import keep_weight
 from pdml.study import participant_notice
@@ -187,6 +190,33 @@ def describe_study(study: Study) -> dict[str, Any]:
     }
 
 
+def menu_cost(study: Study) -> str:
+    """What a menu of several ε costs, in a sentence; "" without such a menu or a plan."""
+    if study.plan is None or len(study.menu) == 1:
+        return ""
+    colluding = (study.budget or Budget()).colluding
+    whole, alike = (
+        trainable.worst_case_ledger(study, study.plan, epsilons=epsilons)
+        .row(Data.FEATURES, Adversary.OTHERS, colluding=colluding)
+        .epsilon
+        for epsilons in (study.menu, (study.default_epsilon,))
+    )
+    if isinf(whole):
+        return ""
+    share = f"epsilon {numbers.significant(alike)} of {numbers.significant(whole)}"
+    start = "the plan's noise protects whoever is worst off on the menu"
+    if alike > _CHEAP * whole:
+        return (
+            f"{start}, and costs little: where everybody chooses {study.default_epsilon:g}, "
+            f"features spend {share}"
+        )
+    return (
+        f"{start}: where everybody chooses {study.default_epsilon:g}, features spend {share}, so "
+        "that the rest of the noise protects nobody; a shorter menu costs less"
+    )
+
+
+_CHEAP = 0.9  # of what is planned for: who asks for the rest would gain little
 MANY_FEATURES = 1_000  # above, training in the shape of the paper becomes slow and its noise large
 
 LintMessage = tuple[int, str]  # line and sentence

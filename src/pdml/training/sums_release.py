@@ -46,7 +46,9 @@ def exact(server: Server, plan: TrainingPlan) -> Sums:
     """The server's own sums: they never leave it."""
     check_sums(server.spec, plan)
     loss = plan.loss_for(server.spec.classes)
-    return statistics.exact(server.matrix, server.codes, loss, server.spec.blocks)
+    cap_weight = plan.cap_weight(server.spec.classes)
+    blocks = server.spec.blocks
+    return statistics.exact(server.matrix, server.codes, loss, blocks, cap_weight=cap_weight)
 
 
 def check_sums(spec: ServerSpec, plan: TrainingPlan) -> None:
@@ -58,7 +60,7 @@ def check_sums(spec: ServerSpec, plan: TrainingPlan) -> None:
             f"squares would be {width * (width + 1) // 2:,} numbers, and noise in every one",
             setting="method",
         )
-    loud = statistics.shifts(spec.label_epsilon, spec.norm_bound, loss, spec.classes)
+    loud = statistics.shifts(plan.counted_epsilon(spec), spec.norm_bound, loss, spec.classes)
     reach = spec.records * max(loud.record, loud.square)
     if reach > LIMIT:
         raise InvalidInput(

@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from pdml.accounting import Budget, Ledger, Reports, last_safe_round, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
 from pdml.errors import BudgetExceeded
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.labels import keep_weight
+from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
+from pdml.numerics.sums import statistics
+from pdml.planning.search import sums_search
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 
@@ -122,3 +127,63 @@ def test_everybodys_own_line_is_that_of_an_exchange_of_their_own(classes):
         known = alone.row("label", "other servers").epsilon
         assert lines.label_other_servers[j] == pytest.approx(known, rel=1e-5)
     assert lines.label_other_servers.max() <= whole.row("label", "other servers").epsilon + 1e-9
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_reports_that_are_counted_up_to_a_cap_move_sums_as_the_ledger_says(classes):
+    """Exact sums of neighbours, at every ε of the menu: nobody moves them by more than their own
+    line counts, and the worst pair by as much."""
+    menu, cap, loss = (0.5, 1.0, 2.0, 4.0), 1.0, LOGISTIC if classes == 2 else SOFTMAX
+    plan = TrainingPlan(method="sums", epsilon_cap=cap, label_noise=1.0, square_noise=1.0)
+    spec = replace(SPEC, epsilons=menu, classes=classes, width=2)
+    (event,) = plan.events(spec)
+    assert event.epsilon == cap
+    loud = keep_weight(np.array(menu), classes)
+    weights = np.minimum(1.0, (loud[1] / loud) ** 2)
+    for epsilon, weight, kappa in zip(menu, weights, loud, strict=True):
+
+        def sums_of(x, label, epsilon=epsilon):
+            codes = labels.codes(np.array([label]), epsilon, classes)
+            return statistics.exact(np.array([x]), codes, loss, cap_weight=plan.cap_weight(classes))
+
+        label_moves = np.linalg.norm(
+            sums_of([1.0, 0.0], 0).label_sum - sums_of([1.0, 0.0], 1).label_sum
+        )
+        mine = weight * kappa / loud[1]
+        assert label_moves == pytest.approx(mine * (event.label_shift - event.fixed_shift))
+        square_moves = np.linalg.norm(
+            sums_of([1.0, 0.0], 0).square_sum - sums_of([0.0, 1.0], 0).square_sum
+        )
+        assert square_moves == pytest.approx(weight * (event.square_shift - event.fixed_shift))
+        own = replace(spec, epsilons=(epsilon,))
+        scaled = replace(
+            event,
+            label_shift=mine * event.label_shift,
+            record_shift=mine * event.record_shift,
+            square_shift=weight * event.square_shift,
+            fixed_shift=0.0,
+            epsilon=epsilon,
+        )
+        known = Ledger(((own.flip(), scaled),), classes=classes)
+        line = Ledger(((own.flip(), event),), classes=classes)
+        for data in ("label", "features"):
+            spent_line = line.row(data, "other servers").epsilon
+            assert spent_line == pytest.approx(known.row(data, "other servers").epsilon, rel=1e-3)
+
+
+def test_the_noise_follows_the_largest_epsilon_that_is_counted_in_full():
+    """Capped at 1 a menu up to 4 costs what a menu up to 1 does, and half the noise does not do."""
+    budget, menu = Budget(features_epsilon=1.0), (0.5, 1.0, 4.0)
+    spec = replace(SPEC, epsilons=menu)
+    capped = sums_search.calibrate(budget, spec, 0.35, cap=1.0)
+    alike = sums_search.calibrate(budget, replace(SPEC, epsilons=(1.0,)), 0.35)
+    loudest = sums_search.calibrate(budget, spec, 0.35)
+    assert capped.label_noise == pytest.approx(alike.label_noise, rel=0.01)
+    assert capped.square_noise == pytest.approx(alike.square_noise, rel=0.01)
+    assert loudest.label_noise > 3 * capped.label_noise
+    whole = Ledger(((spec.flip(), *capped.events(spec)),))
+    whole.check(budget)
+    for name in ("label_noise", "square_noise"):
+        less = replace(capped, **{name: getattr(capped, name) / 2})
+        with pytest.raises(BudgetExceeded):
+            Ledger(((spec.flip(), *less.events(spec)),)).check(budget)

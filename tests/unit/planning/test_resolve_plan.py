@@ -225,7 +225,7 @@ def test_more_columns_than_sums_take_and_an_epsilon_of_ones_own():
     chosen = np.random.default_rng(3).choice([0.5, 1.0, 4.0], len(y))
     model = fitted(x, y, epsilons=chosen)
     assert model.proposal_.plan.method == "rounds" and 0 < spent(model) <= 1.0
-    assert model.proposal_.sizes.smallest_epsilon == 0.5
+    assert model.proposal_.sizes.epsilon_range == (0.5, 4.0)
 
 
 class TestSettingsByThemselves:

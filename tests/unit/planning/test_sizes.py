@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget
+from pdml.errors import InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
 from pdml.planning.forecast.utility import flip_variance
 from pdml.planning.search import candidates
 from pdml.planning.search.planner import propose
-from pdml.planning.sizes import Sizes, ledger
-from pdml.planning.training_plan import TrainingPlan
+from pdml.planning.sizes import Sizes
 
 GRAPH = Graph.ring(3)
 SIZES = Sizes(records=(200, 210, 190), width=5, epsilon=1.0)
@@ -28,51 +28,52 @@ def test_rounded_counts_are_below_by_less_than_an_eighth_and_rounded_once(count:
     assert Sizes(records=(found,), width=2, epsilon=1.0).rounded().records == (found,)
 
 
-@given(st.lists(st.sampled_from([0.25, 1.0, 2.0, 4.0]), min_size=3, max_size=30))
-def test_people_count_by_what_their_reports_tell(chosen: list[float]) -> None:
-    """Σ κ(top)²/κ(ε)²: as many as there are where all have one ε, and never more."""
-    sizes = replace(SIZES, records=(len(chosen), 1, 1))
-    places = [sizes.server_spec(i, GRAPH) for i in range(3)]
-    found = Sizes.of(places, np.array(chosen))
-    kappa = labels.kappa(np.array(chosen))
+CHOSEN = st.lists(st.sampled_from([0.25, 1.0, 2.0, 4.0]), min_size=3, max_size=30)
+
+
+@given(CHOSEN, st.sampled_from([None, 0.5, 1.0, 4.0]))
+def test_people_count_by_what_their_reports_tell_up_to_the_cap(
+    chosen: list[float], cap: float | None
+) -> None:
+    """V = Σ 1/κ(min(ε, cap))²."""
+    sizes = replace(SIZES, records=(len(chosen),))
+    found = Sizes.of([sizes.server_spec(0)], np.array(chosen))
+    kappa = labels.kappa(np.minimum(chosen, cap or np.inf))
     assert found.epsilon == max(chosen)
-    if len(set(chosen)) == 1:
-        assert found.reports == 0 and found.epsilon_range == (chosen[0],)
-    else:
-        assert found.effective_reports == pytest.approx(np.sum((kappa.min() / kappa) ** 2))
-        assert found.epsilon_range == (min(chosen), max(chosen))
+    assert found.epsilon_range == tuple(sorted({min(chosen), max(chosen)}))
+    assert found.counted_people(cap) == pytest.approx(np.sum(kappa**-2.0))
 
 
-@given(
-    st.lists(st.sampled_from([0.25, 1.0, 2.0, 4.0]), min_size=3, max_size=30),
-    st.sampled_from([2, 3]),
-)
-def test_flips_of_many_epsilons_are_not_counted_too_low(chosen: list[float], classes: int) -> None:
-    """Σ v²(κ² - 1)/V² of everybody, exactly where all have the same; and `alike` tells as much."""
-    sizes = replace(SIZES, records=(len(chosen), 1, 1), classes=classes)
-    places = [sizes.server_spec(i, GRAPH) for i in range(3)]
-    found = Sizes.of([places[0]], np.array(chosen))
+@given(CHOSEN, st.sampled_from([None, 0.5, 1.0]), st.sampled_from([2, 3]))
+def test_flips_of_many_epsilons_are_counted_exactly(
+    chosen: list[float], cap: float | None, classes: int
+) -> None:
+    """Σ v²(E ŷ² - E y²)/V² of everybody."""
+    sizes = replace(SIZES, records=(len(chosen),), classes=classes)
+    found = Sizes.of([sizes.server_spec(0)], np.array(chosen))
     loss = LOGISTIC if classes == 2 else SOFTMAX
-    if classes == 2:
-        kappa = labels.kappa(np.array(chosen))
-        exact = LOGISTIC.label_weight**2 * np.sum((kappa**2 - 1) / kappa**4)
-        exact /= np.sum(kappa**-2.0) ** 2
-        assert flip_variance(found, loss) >= exact * (1 - 1e-9)
-    everybody = Sizes.of([places[0]], np.full(len(chosen), found.equivalent_epsilon))
-    assert flip_variance(found, loss) == pytest.approx(flip_variance(everybody, loss), rel=1e-6)
-    assert min(chosen) * (1 - 1e-9) <= found.equivalent_epsilon <= max(chosen)
+    v = labels.keep_weight(np.minimum(chosen, cap or np.inf), classes) ** -2.0
+    noisy = np.array([labels.code_variance(epsilon, loss, classes) for epsilon in chosen])
+    exact = np.sum(v**2 * (noisy - labels.code_variance(np.inf, loss, classes))) / v.sum() ** 2
+    assert flip_variance(found, loss, cap) == pytest.approx(exact)
 
 
-def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:
-    """The planned ledger of a smallest and a largest ε is at least that of any menu between."""
-    wide = replace(SIZES, epsilon=4.0, smallest_epsilon=0.5)
-    for plan in (TrainingPlan(rounds=5), TrainingPlan(method="sums")):
-        planned = ledger(plan, wide, GRAPH).row("features", "other servers").epsilon
-        for menu in ((0.5, 4.0), (0.5, 1.0, 4.0), (0.5, 2.0, 3.0, 4.0)):
-            spec = replace(wide.server_spec(2, GRAPH), epsilons=menu)
-            events = ((spec.flip(), *plan.events(spec)),)
-            known = replace(ledger(plan, wide, GRAPH), events=events)
-            assert known.row("features", "other servers").epsilon <= planned * (1 + 1e-9)
+def test_many_epsilons_are_few_in_a_forecast() -> None:
+    """The largest stays, and what all reports count together about as much."""
+    chosen = np.random.default_rng(0).uniform(0.3, 4.0, 999)
+    found = Sizes.of([replace(SIZES, records=(999,)).server_spec(0)], chosen)
+    few = found.rounded()
+    assert len(found.epsilons) == 999 and len(few.epsilons) <= 8 and few.epsilon == found.epsilon
+    people = sum(few.records) / sum(found.records)
+    assert few.counted_people(1.0) == pytest.approx(people * found.counted_people(1.0), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "choices", [((1.0, 5.0), (0.5, 5.0)), ((0.5, 5.0), (2.0, 5.0)), ((0.5, 0.0), (1.0, 0.0))]
+)
+def test_choices_are_ascending_up_to_the_largest_epsilon_of_somebody(choices) -> None:
+    with pytest.raises(InvalidInput, match="choices must be pairs of an epsilon"):
+        replace(SIZES, choices=choices)
 
 
 def test_folds_of_one_data_set_are_rehearsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.synthetic import populations
 from pdml.planning.search import sums_search
 from pdml.planning.search.candidates import UtilityRuns, compare
+from pdml.planning.search.planner import propose
 from pdml.planning.search.rounds_search import SearchSpace
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.sizes import Sizes, ledger
@@ -116,3 +117,22 @@ def test_the_share_is_chosen_by_rehearsals(features: float) -> None:
     assert enough.pays == found.pays and enough.is_clear_win >= found.is_clear_win
     asked = right[sums_search.SHARES.index(enough.share)]
     np.testing.assert_array_equal(enough.scores["sums"], asked)
+
+
+def test_a_few_generous_people_are_capped() -> None:
+    """One in ten at epsilon 4 among many at 1: counted up to 1, the forecast is nearly that of all
+    at 1, and the plan keeps to the budget with everybody in it."""
+    sizes = Sizes(records=(192,) * 5, width=6, epsilon=4.0, choices=((1.0, 864.0), (4.0, 96.0)))
+    budget, within = Budget(features_epsilon=1.0), SearchSpace(graph=GRAPH, method="sums")
+    found = compare(UtilityRuns(sizes), budget, within)
+    assert found.cap == 1.0
+    alike = compare(UtilityRuns(replace(sizes, epsilon=1.0, choices=())), budget, within)
+    right, known = (each.scores["sums"][..., 1].mean() for each in (found, alike))
+    assert right == pytest.approx(known, abs=0.01)
+    loud = UtilityRuns(sizes).sums(budget, "logistic", 0.35)[..., 1].mean()
+    assert right > loud + 0.02
+    proposal = propose(budget, sizes, GRAPH, method="sums")
+    assert proposal.plan.epsilon_cap == 1.0 and any(
+        "up to epsilon 1" in r for r in proposal.reasons
+    )
+    proposal.ledger.check(budget)

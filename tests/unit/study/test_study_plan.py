@@ -14,6 +14,7 @@ from pdml.planning.sizes import ledger
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.schema.trainable import worst_case_ledger
 from pdml.study.study_plan import propose_for, sizes_of
+from pdml.study.study_summary import menu_cost
 from pdml.tables import Table
 
 MENU = Menu(menu=(0.5, 1.0, 2.0), default=1.0)
@@ -32,15 +33,12 @@ def test_sizes_are_those_of_the_study_with_what_its_menus_suggest():
     sizes = sizes_of(study, [300])
     (answer,) = sizes.answers
     assert (sizes.records, sizes.width, sizes.epsilon_range) == ((300,) * 3, 5, (0.4, 2.0))
-    assert sizes.effective_reports == pytest.approx(
-        900 * (labels.kappa(2.0) / labels.kappa(1.0)) ** 2
-    )
-    assert sizes.equivalent_epsilon == pytest.approx(1.0)  # as the menu suggests
+    assert sizes.epsilons == study.menu  # of which everybody chooses what is suggested
+    assert sizes.counted_people(None) == pytest.approx(900 / labels.kappa(1.0) ** 2)
     assert (answer.block, answer.epsilon) == (study.encoder.blocks[0], 1.0)
     one = replace(study, menu=(1.0,), default_epsilon=1.0)
     assert (
-        sizes_of(one, [1, 2, 3]).epsilon_range == (1.0,)
-        and sizes_of(one, [1, 2, 3]).effective_reports == 6
+        sizes_of(one, [1, 2, 3]).epsilon_range == (1.0,) and sizes_of(one, [1, 2, 3]).choices == ()
     )
     every = study_of(STATUS)
     assert not sizes_of(every, [9]).in_clear
@@ -93,3 +91,17 @@ def test_there_is_one_budget():
         propose_for(study_of(STATUS, AGE, budget=None), [200])
     found = propose_for(study_of(STATUS, AGE, budget=None), [200], budget=LIMITS)
     assert found.budget == LIMITS
+
+
+def test_a_menu_costs_what_its_ends_need_beyond_what_people_choose():
+    """Noise for whoever chooses 0.25 spends little of where all choose 1; counted up to 1, and with
+    nothing below, nearly all."""
+    rounds = TrainingPlan(rounds=3, objective_bound=0.0)
+    wide = replace(STUDY, menu=(0.25, 1.0), default_epsilon=1.0, plan=rounds)
+    assert "the rest of the noise protects nobody" in menu_cost(wide)
+    sums = TrainingPlan(method="sums", label_noise=2.2, square_noise=3.1)
+    capped = replace(sums, epsilon_cap=1.0)
+    above = replace(STUDY, menu=(1.0, 2.9), default_epsilon=1.0, plan=sums)
+    assert "protects nobody" in menu_cost(above)
+    assert "costs little" in menu_cost(replace(above, plan=capped))
+    assert menu_cost(replace(wide, menu=(1.0,))) == menu_cost(replace(wide, plan=None)) == ""

@@ -26,7 +26,8 @@ _METHOD = "rounds or sums, one exchange.  [default: rounds]"
 _LABEL_NOISE = "Noise on sums of labels (sigma of Q); 0: none.  [default: 1.1]"
 _SQUARE_NOISE = "Noise on sums of squares (sigma of S); 0: none.  [default: 1.9]"
 _COLLUDING = "Mask sums against so many other servers; a budget's too.  [default: all others]"
-_OF_SUMS = ["method", "label_noise", "square_noise", "colluding"]
+_CAP = "Count reports up to this epsilon, in sums.  [default: every epsilon in full]"
+_OF_SUMS = ["method", "label_noise", "square_noise", "colluding", "epsilon_cap"]
 _SIZES = ["records", "servers", "degree", "features", "classes", "norm_bound", "delta"]
 _SIZES += ["epsilon", "smallest_epsilon"]
 _BUDGET = ("features_epsilon", "features_delta", "labels_epsilon", "labels_delta")
@@ -51,6 +52,7 @@ def privacy(
     label_noise: Annotated[Number, option(_LABEL_NOISE, panel=options.PLAN)] = None,
     square_noise: Annotated[Number, option(_SQUARE_NOISE, panel=options.PLAN)] = None,
     colluding: Annotated[Count, option(_COLLUDING, panel=options.PLAN)] = None,
+    epsilon_cap: Annotated[Number, option(_CAP, panel=options.PLAN)] = None,
     norm_bound: Annotated[Number, option("Longest a record may be.  [default: 1]")] = None,
     delta: Annotated[Number, option(_DELTA)] = None,
     features_epsilon: Annotated[

@@ -256,12 +256,13 @@ def _of_sums(proposal: "Proposal") -> list[tuple[str, str]]:
     from pdml.formatting.numbers import count
 
     label, square = proposal.plan.sum_stddevs(proposal.graph.n)
-    k = proposal.plan.colluding
+    k, cap = proposal.plan.colluding, proposal.plan.epsilon_cap
     return [
         ("method", "sums, one exchange"),
         ("noise of each server in Q", f"{label:.4g}"),
         ("noise of each server in S", f"{square:.4g}"),
         ("may collude", "all other servers" if k is None else count(k, "other server")),
+        *([] if cap is None else [("reports counted up to", f"epsilon {cap:g}")]),
     ]
 
 

@@ -40,18 +40,20 @@ def check(
     of their answers and what they agree to; --test is for studies by which nobody is asked, as
     those of organisations that have their records already. Warnings are told as well: addresses
     that are placeholders, and a plan that would exceed the budget with as few records as the study
-    allows.
+    allows. Where the study has a plan and a menu of several epsilons, it says what the menu costs.
 
     \b
     Example:
       pdml study check study.toml
     """
-    from pdml.study.study_summary import examine
+    from pdml.study.study_summary import examine, menu_cost
 
     examination = examine(file, test=test)
+    cost = menu_cost(examination.study) if examination.study else ""
     if as_json:
         named = examination.study.hash if examination.study else None
         summary = {"file": str(file), "valid": not examination.mistakes, "hash": named}
+        summary["menu_cost"] = cost
         console.print_json(summary | examination.to_dict())
     else:
         _list(file, examination.mistakes, "")
@@ -61,6 +63,8 @@ def check(
         raise InvalidInput(f"{file} has {count} mistake{'s' if count > 1 else ''}")
     if not as_json:
         typer.echo(f"{file} is a valid study: {_sizes(examination.study)}")
+        if cost:
+            typer.echo(f"menu: {cost}")
         typer.echo(f"hash {examination.study.hash}")
 
 

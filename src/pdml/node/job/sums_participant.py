@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdml._math import report_weight
 from pdml.errors import InvalidInput
 from pdml.mechanisms import masks
 from pdml.mechanisms.integer_gaussian import LIMIT, UNIT, Units
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Source
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.numerics.admm import labels
 from pdml.numerics.sums import statistics as core
 from pdml.planning.server_spec import ServerSpec
 from pdml.training import sums_release
@@ -96,13 +96,11 @@ def inconsistent_with_record_counts(
     loss = terms.plan.loss_for(terms.classes)
     farthest, least, most = 0.0, 0.0, 0.0
     for spec in specs:
-        loud = core.shifts(spec.label_epsilon, spec.norm_bound, loss, spec.classes)
+        epsilon = terms.plan.counted_epsilon(spec)
+        loud = core.shifts(epsilon, spec.norm_bound, loss, spec.classes)
         farthest += spec.records * max(loud.record / 2, loud.square / sqrt(2), 1.0)
         farthest += _loudest(terms)
-        weights = [
-            float(labels.keep_weight(epsilon, spec.classes)) ** -2
-            for epsilon in (spec.epsilon, spec.label_epsilon)
-        ]
+        weights = report_weight(np.array([spec.epsilon, epsilon]), spec.classes, epsilon)
         least, most = least + spec.records * weights[0], most + spec.records * weights[1]
     slack = UNIT * len(specs)
     size = float(row.ravel()[-1]) * UNIT

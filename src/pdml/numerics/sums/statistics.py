@@ -13,6 +13,10 @@ is an S of Σv instead of m records. A gain is that S tells the covariance of th
 Σ_j v_j² κ_j² x_j x_jᵀ = S, because v_j κ_j² = 1 for everybody. Another is that nobody's report
 moves Q by more than 2c/κ: the more private it is, the quieter.
 
+**Cap.** With weights 1/κ² the loudest person sets the noise for all. So a plan may count reports up
+to an ε*, v_j = 1/κ(min(ε_j, ε*))²: whoever chose a larger ε moves S as much as somebody with ε*,
+and Q less. The covariance of the label noise in Q is then at most S.
+
 **K classes.** Codes enter without their mean 1/K, which is the same for everybody and tells
 nothing: they are κ·(e_y' - 1/K), all of one length.
 """
@@ -74,7 +78,7 @@ class Shifts:
 
 
 def shifts(epsilon: float, norm_bound: float, loss: Loss, classes: int = 2) -> Shifts:
-    """How far a person whose label has ``epsilon`` can move the sums, with weights 1/κ²."""
+    """How far a person whose label has ``epsilon``, no larger than the cap, can move the sums."""
     loud = float(labels.keep_weight(epsilon, classes))
     square = sqrt(2) * norm_bound**2 / loud**2
     if classes == 2:
@@ -97,15 +101,15 @@ def rounding(records: int) -> float:
     return (_PART + records / _PART + 4) * records * 2.0**-52
 
 
-def report_weights(codes: Array) -> Array:
-    """v = 1/κ(ε)²: how much a report counts, from near 0 up to 1.
+def report_weights(codes: Array, cap_weight: float = 1.0) -> Array:
+    """v = 1/κ(ε)², at most that of the cap: how much a report counts, from near 0 up to 1.
 
     Guarantees
     ----------
-    - v_j κ_j = 1/κ_j <= 1: the most private report is also the quietest, so nobody gains influence
-      by claiming a smaller ε.
+    - v_j κ_j <= 1/κ_j <= 1: up to the cap the most private report is also the quietest, so nobody
+      gains influence by claiming a smaller ε.
     """
-    return np.asarray(_loudness(codes) ** -2.0)
+    return np.asarray(np.minimum(_loudness(codes) ** -2.0, cap_weight))
 
 
 def _loudness(codes: Array) -> Array:
@@ -115,8 +119,10 @@ def _loudness(codes: Array) -> Array:
     return np.asarray(codes.max(axis=1) - codes.min(axis=1))
 
 
-def exact(x: Matrix, codes: Array, loss: Loss, blocks: Sequence[Block] = ()) -> Sums:
-    """Q, S and V of records in one pass over them.
+def exact(
+    x: Matrix, codes: Array, loss: Loss, blocks: Sequence[Block] = (), *, cap_weight: float = 1.0
+) -> Sums:
+    """Q, S and V of records in one pass over them; ``cap_weight``: the most that a report counts.
 
     Guarantees
     ----------
@@ -133,7 +139,7 @@ def exact(x: Matrix, codes: Array, loss: Loss, blocks: Sequence[Block] = ()) -> 
     for start in range(0, records, _PART):
         part = rows.take(x, start, min(start + _PART, records))
         part_codes = codes[start : start + _PART]
-        counted = report_weights(part_codes)
+        counted = report_weights(part_codes, cap_weight)
         if codes.shape[1] > 1:
             part_codes = part_codes - 1 / codes.shape[1]
         label_sum += np.asarray(part.T @ (loss.label_weight * counted[:, None] * part_codes)).T

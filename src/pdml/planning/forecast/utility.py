@@ -10,7 +10,8 @@ from math import inf
 
 import numpy as np
 
-from pdml._types import Array
+from pdml._math import report_weight
+from pdml._types import Array, IntArray
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, SUMS, Simulated
 from pdml.numerics import coded_rows
@@ -51,14 +52,20 @@ def _range(values: Array) -> Range:
 
 
 def score_sums(
-    population: Population, sizes: Sizes, noise: Noise, loss: Loss, times: int
+    population: Population,
+    sizes: Sizes,
+    noise: Noise,
+    loss: Loss,
+    times: int,
+    *,
+    cap: float | None = None,
 ) -> list[tuple[float, float]]:
-    """One exchange of sums, each time with fresh noise of the size that totals have."""
+    """One exchange of sums that counts reports up to ``cap``, each time with fresh noise of the
+    size that totals have."""
     q, s = _in_units(population, loss), population.square_moment
-    weight, bound = float(labels.keep_weight(sizes.epsilon, sizes.classes)), sizes.norm_bound
-    size = sizes.effective_reports / weight**2  # V
+    size, bound = sizes.counted_people(cap), sizes.norm_bound
     of_rows = replace(noise, label=noise.label / bound, square=noise.square / bound**2)
-    flips = flip_variance(sizes, loss) * population.reported_moment
+    flips = flip_variance(sizes, loss, cap) * population.reported_moment
     values, vectors = np.linalg.eigh((of_rows.label / size) ** 2 * np.eye(len(s)) + flips)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     rng = np.random.default_rng([1, len(population.y)])
@@ -98,16 +105,17 @@ def score_alone(
     exactly = Noise(label=0.0, square=0.0, coded=coded_rows.variance(blocks, sizes.width))
     servers = len(sizes.records)
     many = max(1, sum(sizes.records) // servers)
-    alone = replace(sizes, records=(many,), reports=min(float(many), sizes.reports / servers))
+    alone = replace(sizes, records=(many,))
     if many >= people:  # as many people as all of the population: its own moments
         return score_sums(population, alone, exactly, loss, times)
-    rng, scores, epsilon = np.random.default_rng([2, people]), [], alone.equivalent_epsilon
+    rng, scores = np.random.default_rng([2, people]), []
+    levels, shares = sizes.expected_choices
     for turn in range(times):
         members = rng.permutation(people)[:many]
         x, stream = population.x[members], Simulated(turn).stream(LABELS)
-        epsilons = np.full(many, epsilon)
+        epsilons = rng.permutation(levels[_divide(many, shares)])
         reports = flip_labels(population.y[members], epsilons, sizes.classes, stream)
-        codes = labels.codes(reports, epsilon, sizes.classes)
+        codes = labels.codes(reports, epsilons, sizes.classes)
         if blocks:
             x = randomise_rows(x, population.answers, Simulated(turn).stream(SUMS))
         model = fit_sums(statistics.exact(x, codes, loss, blocks), exactly, loss=loss)
@@ -121,14 +129,22 @@ def score_majority(population: Population) -> tuple[float, float]:
     return population.score_classes(np.full(len(population.test_y), largest))
 
 
-def flip_variance(sizes: Sizes, loss: Loss) -> float:
-    """What flips add to the variance of q along a direction with E x² = 1, all records together.
+def _divide(many: int, shares: Array) -> IntArray:
+    """Which of the kinds each of so many people is, in order: as many of each as its share."""
+    ranks = (np.arange(many) + 0.5) / many
+    return np.searchsorted(np.cumsum(shares[:-1]), ranks)
 
-    With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², whose last term is at least one over the
-    number of people, and that where all have the same ε.
-    """
-    noisy, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
-    return max(0.0, noisy / sizes.effective_reports - true / sum(sizes.records))
+
+def flip_variance(sizes: Sizes, loss: Loss, cap: float | None = None) -> float:
+    """What flips add to the variance of q along a direction with E x² = 1, all records together:
+    Σ v²(κ² - 1)/V², for two classes."""
+    epsilons, shares = sizes.expected_choices
+    weights = report_weight(epsilons, sizes.classes, inf if cap is None else cap)
+    variances = [labels.code_variance(e, loss, sizes.classes) for e in (*epsilons.tolist(), inf)]
+    noisy, true = np.array(variances[:-1]), variances[-1]
+    people = float(sum(sizes.records))
+    moved, counted = shares @ (weights**2 * (noisy - true)), shares @ weights
+    return float(moved / (people * counted**2))
 
 
 def _in_units(population: Population, loss: Loss) -> Array:

@@ -67,10 +67,13 @@ class UtilityRuns:
         return 1 if self.first is not None else -(-_LEAST // len(self.populations))
 
     @_cache
-    def sums(self, budget: Budget, loss: str, share: float) -> Array | None:
-        """Scores of sums of which S may use up a share of the budget; None if no noise meets it."""
+    def sums(
+        self, budget: Budget, loss: str, share: float, cap: float | None = None
+    ) -> Array | None:
+        """Scores of sums of which S may use up a share of the budget, and which count reports up to
+        an ε; None if no noise meets it."""
         spec = self.sizes.server_spec(int(np.argmax(self.sizes.records)))
-        plan = sums_search.calibrate(budget, spec, share, loss=loss)
+        plan = sums_search.calibrate(budget, spec, share, loss=loss, cap=cap)
         if plan is None:
             return None
         return self._per_population(UtilityRuns._score_sums, self.times, plan)
@@ -142,6 +145,7 @@ class CandidateComparison:
 
     scores: Scores
     share: float | None = None  # of S, where sums were tried
+    cap: float | None = None  # ε up to which sums count reports
     choice: Choice | None = None  # the best plan of rounds, where it was looked for
     most: float | None = None  # what rounds could be right on at the most, where that was asked
 
@@ -177,36 +181,43 @@ def compare(
     """Forecast what a planner may choose from, and what needs nobody."""
     joint: dict[str, Array] = {}
     apart = worth.baselines(within.loss)
-    threshold, share, choice, most = -inf, None, None, None
-    if within.tries_sums(worth.sizes) and (sums := _score_shares(worth, budget, within, enough)):
-        share = max(sorted(sums), key=lambda candidate: _mean(sums[candidate]))
+    threshold, share, cap, choice, most = -inf, None, None, None, None
+    if within.tries_sums(worth.sizes) and (sums := _score_sums(worth, budget, within, enough)):
+        share, cap = best = max(sums, key=lambda candidate: _mean(sums[candidate]))
         # rounds must exceed sums clearly, or where sums do not pay what makes joining pay
-        right, alone = _mean(sums[share]), _mean(apart[better_apart(apart)])
+        right, alone = _mean(sums[best]), _mean(apart[better_apart(apart)])
         threshold = right + LITTLE if alone < right else min(right + LITTLE, alone)
-        joint[Method.SUMS] = sums[share]
+        joint[Method.SUMS] = sums[best]
     on_step()
     sums_pay = enough and Method.SUMS in joint and pays(joint | apart, Method.SUMS)
     if within.method != Method.SUMS and not sums_pay:
         choice, most, rounds = worth.rounds(budget, within, threshold)
         joint |= {} if rounds is None else {Method.ROUNDS: rounds}
     on_step()
-    return CandidateComparison(scores=joint | apart, share=share, choice=choice, most=most)
+    return CandidateComparison(scores=joint | apart, share=share, cap=cap, choice=choice, most=most)
 
 
-def _score_shares(
+def _score_sums(
     worth: UtilityRuns, budget: Budget, within: SearchSpace, enough: bool
-) -> dict[float, Array]:
-    """Scores of sums by share of S; up to the first that clearly pays, where that is ``enough``.
-    Where one side of the middle is better the other is not tried: too little noise on Q or S costs
-    the other.
+) -> dict[tuple[float, float | None], Array]:
+    """Scores of sums by share of S and cap; up to the first that clearly pays, where that is
+    ``enough``. The cap is chosen at the middle share. Where one side of the middle is better the
+    other is not tried: too little noise on Q or S costs the other.
     """
-    scores: dict[float, Array] = {}
-    for share in _shares_of(budget):
-        right = worth.sums(budget, within.loss, share)
+    middle, *others = _shares_of(budget)
+    caps = (None, *worth.sizes.rounded().epsilons[:-1])
+    by_cap = {cap: worth.sums(budget, within.loss, middle, cap) for cap in caps}
+    means = {cap: _mean(right) for cap, right in by_cap.items() if right is not None}
+    if not means:
+        return {}
+    cap = max(means, key=means.__getitem__)
+    scores: dict[tuple[float, float | None], Array] = {}
+    for share in (middle, *others):
+        right = worth.sums(budget, within.loss, share, cap)
         if right is None:
             continue
         better = bool(scores) and _mean(right) > max(map(_mean, scores.values()))
-        scores[share] = right
+        scores[share, cap] = right
         comparison = CandidateComparison(scores={Method.SUMS: right} | worth.baselines(within.loss))
         if better or (enough and comparison.is_clear_win):
             break

@@ -134,7 +134,7 @@ def propose(
     if comparison.method == Method.SUMS:
         assert comparison.share is not None
         spec = sizes.server_spec(int(np.argmax(sizes.records)))
-        plan = sums_search.calibrate(budget, spec, comparison.share, loss=loss)
+        plan = sums_search.calibrate(budget, spec, comparison.share, loss=loss, cap=comparison.cap)
     else:
         assert comparison.choice is not None
         plan, by = Search(worth.sizes, within).plan(comparison.choice, budget, sizes)

@@ -7,7 +7,7 @@ neither on m nor on who colludes: sums are not divided by m, and a total hides a
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf, isinf, sqrt
 
 import numpy as np
@@ -18,6 +18,7 @@ from pdml.accounting.events import SumsReleased
 from pdml.accounting.kinds import Method
 from pdml.accounting.profiles import gaussian_mu
 from pdml.mechanisms.integer_gaussian import LARGEST
+from pdml.numerics.admm import labels
 from pdml.planning.forecast import utility
 from pdml.planning.forecast.synthetic import Population
 from pdml.planning.search.calibration import excess, hidden, least
@@ -28,6 +29,7 @@ from pdml.planning.training_plan import TrainingPlan
 DELTA = 1e-6
 FIXED = 1e-4  # the most that rounding may add to what a record moves, as a share of it
 SHARES = (0.2, 0.35, 0.55)  # of the features' budget, in μ², that S may use up
+_LOUDER = 1.01  # noise, until it does for whoever lies between the ends
 FEATURES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 LABELS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
@@ -77,14 +79,25 @@ _NOISE: dict[float, tuple[tuple[float, ...], ...]] = {
 
 
 def lookup_noise(budget: Budget, spec: ServerSpec, share: float) -> float | None:
-    """σ_Q in units of how far a record moves Q; None where it has to be looked for."""
+    """σ_Q in units of how far a record of somebody with the smallest ε of ``spec``, which counts in
+    full, moves Q; None where it has to be looked for.
+
+    Guarantees
+    ----------
+    - Whoever has a larger ε moves Q less and S as much: the noise that they need alone is the next
+      entry's at most, in units of how far they move Q themselves.
+    """
     usual = budget.features_delta == DELTA and budget.labels_epsilon == inf and spec.classes == 2
-    listed = (
-        share in SHARES and budget.features_epsilon in FEATURES and spec.label_epsilon in _NOISE
-    )
-    if not (usual and spec.in_clear and listed):
+    listed = share in SHARES and budget.features_epsilon in FEATURES and spec.epsilon in _NOISE
+    if not (usual and spec.in_clear and listed) or spec.label_epsilon > LABELS[-1]:
         return None
-    return _NOISE[spec.label_epsilon][SHARES.index(share)][FEATURES.index(budget.features_epsilon)]
+    at = SHARES.index(share), FEATURES.index(budget.features_epsilon)
+    kappas, needed = labels.kappa(np.array(spec.epsilons)), {}
+    for epsilon, kappa in zip(spec.epsilons, kappas / kappas[0], strict=True):
+        entry = LABELS[int(np.searchsorted(LABELS, epsilon))]
+        needed[epsilon] = float(kappa) * _NOISE[entry][at[0]][at[1]]
+    worst = max(needed, key=needed.__getitem__)
+    return needed[worst] if worst in _NOISE else None
 
 
 WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
@@ -92,38 +105,57 @@ WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
 
 def preferred(sizes: Sizes) -> str | None:
     """The method where none was asked for: None leaves it to the forecasts."""
-    if sizes.smallest_epsilon and sizes.width <= WIDEST:
+    if sizes.choices and sizes.width <= WIDEST:
         return Method.SUMS  # there everybody's report counts by what it tells
     return None
 
 
 def calibrate(
-    budget: Budget, spec: ServerSpec, share: float, *, loss: str = "logistic"
+    budget: Budget,
+    spec: ServerSpec,
+    share: float,
+    *,
+    loss: str = "logistic",
+    cap: float | None = None,
 ) -> TrainingPlan | None:
-    """The quietest exchange of sums that keeps to a budget.
+    """The quietest exchange of sums that keeps to a budget and counts reports up to ``cap``.
 
     Guarantees
     ----------
     - The ledger of the plan's own event keeps to the budget at this spec.
-    - σ_Q is about 0.5% above the least that does, if σ_S is given.
+    - σ_Q is about 0.5% above the least that does, if σ_S is given and few ε are in use.
     """
     rounded = replace(
         spec,
         records=1 << (spec.records - 1).bit_length(),
         server=0,
         degree=0.0,
-        epsilons=(spec.label_epsilon,),
+        epsilons=_counted_in_full(spec, cap),
     )
     if budget.labels_epsilon >= spec.label_epsilon:  # the device alone keeps to it
         budget = replace(budget, labels_epsilon=inf)
-    return _calibrated(budget, rounded, share, loss)
+    return _calibrated(budget, rounded, share, loss, cap)
+
+
+def _counted_in_full(spec: ServerSpec, cap: float | None) -> tuple[float, ...]:
+    """The largest ε that counts by what it tells, and all above: whoever has less moves Q and S
+    less, and has a better coin."""
+    counted = spec.label_epsilon if cap is None else min(cap, spec.label_epsilon)
+    return (counted, *(epsilon for epsilon in spec.epsilons if epsilon > counted))
 
 
 @lru_cache(maxsize=256)
-def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> TrainingPlan | None:
+def _calibrated(
+    budget: Budget, spec: ServerSpec, share: float, loss: str, cap: float | None
+) -> TrainingPlan | None:
     """With as many records as the next power of two, so that few questions are asked twice."""
     silent = TrainingPlan(
-        method=Method.SUMS, label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
+        method=Method.SUMS,
+        label_noise=0.0,
+        square_noise=0.0,
+        colluding=budget.colluding,
+        loss=loss,
+        epsilon_cap=cap,
     )
     event = silent.events(spec)[0]
     assert isinstance(event, SumsReleased)
@@ -142,10 +174,13 @@ def _calibrated(budget: Budget, spec: ServerSpec, share: float, loss: str) -> Tr
     if table_noise is not None and event.fixed_shift <= FIXED * event.record_shift:
         return plan(table_noise * event.record_shift)
 
-    def over(noise: float) -> float:
-        return excess((spec.flip(), *plan(noise).events(spec)), budget, spec.classes)
+    def over(noise: float, people: ServerSpec) -> float:
+        return excess((people.flip(), *plan(noise).events(people)), budget, people.classes)
 
-    noise = least(over, guess, LARGEST)
+    few = replace(spec, epsilons=spec.epsilons[:: max(1, len(spec.epsilons) - 1)])
+    noise = least(partial(over, people=few), guess, LARGEST)
+    while noise is not None and len(spec.epsilons) > 2 and over(noise, spec) > 0:
+        noise = noise * _LOUDER if noise * _LOUDER <= LARGEST else None
     return None if noise is None else plan(noise)
 
 
@@ -154,6 +189,7 @@ def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], t
     noise = plan.noise_of_total(sizes.server_spec(0))
     loss = plan.loss_for(sizes.classes)
     scores = [
-        utility.score_sums(population, sizes, noise, loss, times) for population in populations
+        utility.score_sums(population, sizes, noise, loss, times, cap=plan.epsilon_cap)
+        for population in populations
     ]
     return np.array(scores).reshape(-1, times, 2)

@@ -9,6 +9,7 @@ all chose these; and one on labels alone only under a fixed plan, because noise 
 for features costs labels nothing where η protects them.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isinf
 
@@ -23,10 +24,14 @@ MOST_JOBS = 32  # that are counted before they happen: whoever trains more often
 MOST_TELLING = 1 << 26  # records with which one of them moves least: beyond, sums are rounded more
 
 
-def worst_case_ledger(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
-    """What so many jobs by ``plan`` spend at worst: fewest records, the whole menu in use."""
+def worst_case_ledger(
+    study: Study, plan: TrainingPlan, jobs: int = 1, *, epsilons: Sequence[float] = ()
+) -> Ledger:
+    """What so many jobs by ``plan`` spend at worst: fewest records, and these ε of the label in use
+    or the whole menu."""
+    used = epsilons or study.menu
     specs = (
-        study.terms.server_spec(i, records=study.min_records, epsilons=study.menu)
+        study.terms.server_spec(i, records=study.min_records, epsilons=used)
         for i in range(len(study.servers))
     )
     events = tuple((spec.flip(), *plan.events(spec) * jobs) for spec in specs)
