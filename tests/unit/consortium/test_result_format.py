@@ -13,8 +13,9 @@ from typing import get_args
 import msgspec
 import pytest
 import result_page
+from bad_vectors import spoilt
 from results import bent, sentences, verified
-from test_bad_vectors import cases, spoilt
+from test_bad_vectors import cases
 
 from pdml.accounting import events
 from pdml.accounting.budget import MOST_ROUNDS

@@ -1,7 +1,7 @@
 /* What a server's releases spend: events follow from its records, its epsilons and the plan. */
 
 import { demand, isInteger, isNumber, numeric } from "./bytes.js";
-import { perServer, sumDeviations } from "./plan.js";
+import { countedEpsilon, perServer, sumDeviations } from "./plan.js";
 import { reportWeight } from "./study.js";
 
 const LOSSES = { // label weight c, sup|g'|, sup g''
@@ -148,7 +148,8 @@ function plannedEvents(study, plan, sizes) {
 }
 
 function sumsReleased(study, plan, { records: m, high }) {
-  const far = sumShifts(high, lossOf(plan, study.K), study.K);
+  const counted = countedEpsilon(plan, high);
+  const far = sumShifts(counted, lossOf(plan, study.K), study.K);
   const part = 2 ** 15; // rows that are added up at once
   const rounding = (part + m / part + 4) * m * 2 ** -52;
   const fixed =
@@ -162,7 +163,7 @@ function sumsReleased(study, plan, { records: m, high }) {
     record_shift: far.record + fixed,
     square_shift: far.square + fixed,
     fixed_shift: fixed,
-    epsilon: high,
+    epsilon: counted,
     hidden_among: plan.colluding === null ? 1 : study.servers.length,
     encoding: study.encoding,
     report_epsilon: 0,

@@ -185,11 +185,13 @@ function lossOfPerson({ noised, released, sums }, epsilon, weight, iterates, K, 
 
 /* How far one exchange of sums moves, in deviations of the noise that hides it. */
 function sumsMove(event, epsilon, K, colluding) {
-  const weight = reportWeight(event.epsilon, K) / reportWeight(epsilon, K);
+  const kappa = reportWeight(event.epsilon, K);
+  const weight = (kappa / reportWeight(Math.min(epsilon, event.epsilon), K)) ** 2;
+  const loud = (weight * reportWeight(epsilon, K)) / kappa;
   const many = colluding === null ? 1 : Math.max(1, event.hidden_among - colluding);
-  const move = (shift, noise, power) => {
+  const move = (shift, noise, factor) => {
     const fixed = Math.min(event.fixed_shift, shift);
-    const own = weight ** power * (shift - fixed);
+    const own = factor * (shift - fixed);
     const stddev = Math.sqrt(many) * noise;
     return {
       all: ratio(own + fixed, stddev) ** 2,
@@ -197,9 +199,9 @@ function sumsMove(event, epsilon, K, colluding) {
       fixed: ratio(fixed, stddev) ** 2,
     };
   };
-  const label = move(event.label_shift, event.label_stddev, 1);
-  const record = move(event.record_shift, event.label_stddev, 1);
-  const square = move(event.square_shift, event.square_stddev, 2);
+  const label = move(event.label_shift, event.label_stddev, loud);
+  const record = move(event.record_shift, event.label_stddev, loud);
+  const square = move(event.square_shift, event.square_stddev, weight);
   return {
     qLabel: label.all,
     qRecord: record.all,

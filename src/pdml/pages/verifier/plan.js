@@ -26,6 +26,7 @@ const SETTINGS = { // of: the methods that write it
   label_noise: { of: ["sums"], usual: new Double(1.1) },
   square_noise: { of: ["sums"], usual: new Double(1.9) },
   colluding: { of: ["sums"], usual: null },
+  epsilon_cap: { of: ["sums"], usual: null }, // not written where it is null
 };
 const NOISES = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"];
 const MOST_ROUNDS = 20_000;
@@ -76,6 +77,7 @@ function readPlan(values, study) {
   if (plan.tolerance !== null) inside("tolerance", (x) => x > 0);
   inside("label_noise", (x) => x >= 0 && x <= 2 ** 22);
   inside("square_noise", (x) => x >= 0 && x <= 2 ** 22);
+  if (plan.epsilon_cap !== null) inside("epsilon_cap", (x) => x > 0 && x <= 1e9);
   need(NOISES.includes(plan.objective_noise), "objective_noise");
   const losses = study.K === 2 ? ["logistic", "square", "matsushita"] : ["logistic"];
   need(losses.includes(plan.loss), "loss");
@@ -91,8 +93,9 @@ function readPlan(values, study) {
 
 /* The settings of its method, in their order. */
 function settingsOf(plan) {
+  const isWritten = (name) => name !== "epsilon_cap" || plan[name] !== null;
   const own = Object.entries(SETTINGS).filter(([, { of }]) => of.includes(plan.method));
-  return Object.fromEntries(own.map(([name]) => [name, plan[name]]));
+  return Object.fromEntries(own.map(([name]) => [name, plan[name]]).filter(([name]) => isWritten(name)));
 }
 
 /* What each server adds to every number of Q, and to S's diagonal. */
@@ -100,6 +103,10 @@ function sumDeviations(plan, n) {
   const share = plan.colluding === null ? 1 : 1 / Math.sqrt(n - plan.colluding);
   return [share * numeric(plan.label_noise), share * numeric(plan.square_noise)];
 }
+
+/* The largest epsilon that counts in full, where the largest in use is `high`. */
+const countedEpsilon = (plan, high) =>
+  plan.epsilon_cap === null ? high : Math.min(numeric(plan.epsilon_cap), high);
 
 function perServer(setting, i) {
   if (!Array.isArray(setting)) return numeric(setting);
@@ -186,6 +193,7 @@ async function termsOfStatement(study, statement) {
 export {
   LONGEST_SUMS,
   MOST_ROUNDS,
+  countedEpsilon,
   neighboursOf,
   perServer,
   readPlan,

@@ -29,6 +29,7 @@ import { pack, unpack } from "./messagepack.js";
 import {
   LONGEST_SUMS,
   MOST_ROUNDS,
+  countedEpsilon,
   neighboursOf,
   perServer,
   readPlan,
@@ -217,10 +218,11 @@ function arePlausible(sums, terms, everySizes) {
   let least = 0;
   let most = 0;
   for (const { records, low, high } of everySizes) {
-    const shifts = sumShifts(high, lossOf(plan, study.K), study.K);
+    const counted = countedEpsilon(plan, high);
+    const shifts = sumShifts(counted, lossOf(plan, study.K), study.K);
     far += records * Math.max(shifts.record / 2, shifts.square / Math.SQRT2, 1) + loudest(terms);
-    least += records / reportWeight(low, study.K) ** 2;
-    most += records / reportWeight(high, study.K) ** 2;
+    least += records / reportWeight(Math.min(low, counted), study.K) ** 2;
+    most += records / reportWeight(counted, study.K) ** 2;
   }
   const slack = UNIT * everySizes.length;
   const values = sums.map((unit) => Number(unit) * UNIT);

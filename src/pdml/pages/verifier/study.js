@@ -35,7 +35,7 @@ const TABLES = { // in the order of the file
   budget: words("colluding features labels"),
   plan: words(
     "rounds regularization penalty objective_bound objective_noise noise_scale " +
-      "noise_decay tolerance loss method label_noise square_noise colluding",
+      "noise_decay tolerance loss method label_noise square_noise colluding epsilon_cap",
   ),
   relay: words("address fingerprint"),
 };

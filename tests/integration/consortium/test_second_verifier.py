@@ -12,10 +12,10 @@ from html import unescape
 import numpy as np
 import pytest
 from alterations import RESULTS, altered
+from bad_vectors import VECTORS, listed, replaced, spoilt
 from results import Studied, verified
 from scipy import special
 from second_verifier import NODE, run_script, second_verifier
-from test_bad_vectors import VECTORS, listed, replaced, spoilt
 
 from pdml.pages.verifier_page import verifier_page, verifier_script
 from pdml.planning.training_plan import TrainingPlan
