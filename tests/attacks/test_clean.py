@@ -23,6 +23,7 @@ MORE = (
     "deployed_node",
     "deployed_sums",
     "answer_inference",
+    "worst_pair",
 )
 CLOSE = {  # the least share of the claim that must be measured
     "label_flips": 0.9,
@@ -34,6 +35,7 @@ CLOSE = {  # the least share of the claim that must be measured
     "sums_inference": 0.4,
     "sums_membership": 0.2,
     "answer_inference": 0.45,
+    "worst_pair": 0.12,  # three classes with the response: no closed form knows their worst pair
     "coalition": 0.2,
     "deployed_node": 0.1,  # of few runs; how wide its noise is, is measured to a tenth
     "deployed_sums": 0.05,

@@ -25,6 +25,7 @@ from pdml.audit.rounds_attacks import (
 from pdml.audit.sensitivity import sensitivity
 from pdml.audit.sums_attacks import sums_inference, sums_membership
 from pdml.audit.victim import Effort
+from pdml.audit.worst_pairs import worst_pair
 from pdml.errors import ClaimsViolated, InvalidInput
 
 __all__ = [
@@ -83,6 +84,7 @@ ATTACKS: Registry[Attack] = Registry(
         Attack("sums_inference", sums_inference),
         Attack("sums_membership", sums_membership),
         Attack("answer_inference", answer_inference),
+        Attack("worst_pair", worst_pair),
         Attack("coalition", coalition, "cryptography"),
         Attack("deployed_node", deployed_node, "cryptography"),
         Attack("deployed_sums", deployed_sums, "cryptography"),

@@ -37,7 +37,7 @@ DEVICES = 20  # labels of an effort for each device: it randomises several answe
 RECORDS, CLASSES = 4, 2
 LABEL = 1.0  # ε
 YEARS = Number(name="years", low=0, high=6)  # an answer in the clear
-LONGEST = 6.0  # fills what codes leave of a row: then they move S by most
+LONGEST = 6.0
 STATUS, HABIT = ("status", 3, 1.5), ("habit", 2, 0.8)  # name, levels, ε
 ALONE = ("status", 2, 2.0)
 
@@ -45,12 +45,14 @@ ALONE = ("status", 2, 2.0)
 @dataclass(frozen=True, kw_only=True)
 class Person:
     """Who answers a study's questions, beside others whose reports are known: record 0 of the
-    study's first server. ``levels`` are the true ones, of each sensitive question."""
+    study's first server. ``levels`` are the true ones, of each sensitive question; ``years`` fill
+    what codes leave of a row, and the longest move S by most."""
 
     study: Study
     plan: TrainingPlan
     label: int
     levels: tuple[int, ...]
+    years: float = LONGEST
     trainings: int = 1
 
     @property
@@ -58,7 +60,7 @@ class Person:
         """Of each sensitive answer, as the device reads it: level, ε in millionths, levels."""
         pairs = zip(self.study.encoder.sensitive, self.levels, strict=True)
         answers = {question.name: question.choices[level] for question, level in pairs}
-        return to_draw(self.study, {YEARS.name: LONGEST, **answers}, {})
+        return to_draw(self.study, {YEARS.name: self.years, **answers}, {})
 
     def reports(self) -> list[tuple[int, ...]]:
         """All that the device may say: a label, and a level for each answer."""
@@ -104,7 +106,7 @@ class Person:
             (level, micro)
             for level, (_, micro, _) in zip(levels, self.sensitive_answers, strict=True)
         ]
-        return np.asarray(self.study.encode({YEARS.name: LONGEST}, choices), dtype=float)
+        return np.asarray(self.study.encode({YEARS.name: self.years}, choices), dtype=float)
 
     @property
     def spec(self) -> ServerSpec:
@@ -153,12 +155,12 @@ def sums_pairs() -> tuple[WorldPair[Person], ...]:
     alone, both = respondent(ALONE), respondent(STATUS, HABIT)
     return (
         WorldPair(
-            name="one answer", worlds=_answered(_with_noise(alone, 1, 2)), data="answer: status"
+            name="one answer", worlds=_answered(with_sums_noise(alone, 1, 2)), data="answer: status"
         ),
         WorldPair(
-            name="one of two", worlds=_answered(_with_noise(both, 2, 4)), data="answer: status"
+            name="one of two", worlds=_answered(with_sums_noise(both, 2, 4)), data="answer: status"
         ),
-        together(_with_noise(alone, 4, 4)),
+        together(with_sums_noise(alone, 4, 4)),
     )
 
 
@@ -200,7 +202,7 @@ def _answered(person: Person) -> tuple[Person, Person]:
     return person, replace(person, levels=(1, *person.levels[1:]))
 
 
-def _with_noise(person: Person, label_mu: float, square_mu: float) -> Person:
+def with_sums_noise(person: Person, label_mu: float, square_mu: float) -> Person:
     return replace(person, plan=noisy(person.plan, person.events(), label_mu, square_mu))
 
 

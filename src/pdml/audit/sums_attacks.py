@@ -166,11 +166,16 @@ def _log_likelihood(victim: World, samples: Array, hidden: int) -> Array:
     """But for a constant, by the noise that the plan's event claims."""
     (event,) = (release for release in victim.events() if isinstance(release, SumsReleased))
     scale = sqrt(hidden) * deviations(victim, event.label_stddev, event.square_stddev)
+    return log_mixture(samples, exact_rows(victim), victim.chances(), scale)
+
+
+def log_mixture(samples: Array, means: Array, chances: Array, scale: Array) -> Array:
+    """The log likelihood, but for a constant, of ``samples``, (runs, releases, numbers), that have
+    one of ``means``, with noise of these deviations where it is not 0."""
     noisy = scale > 0
-    means = exact_rows(victim)[:, None, noisy]
-    off = (samples[:, None, :, noisy] - means) / scale[noisy]  # (runs, reports, releases, numbers)
-    far = np.square(off).sum(axis=(2, 3)) / 2
-    return np.asarray(logsumexp(-far, axis=1, b=victim.chances()))
+    off = (samples[:, None, :, noisy] - means[:, None, noisy]) / scale[noisy]
+    far = np.square(off).sum(axis=(2, 3)) / 2  # (runs, reports)
+    return np.asarray(logsumexp(-far, axis=1, b=chances))
 
 
 def width(name: str, samples: Sequence[tuple[Victim, Array, float]]) -> Finding:

@@ -195,8 +195,8 @@ def audit(
 
     \b
     Attacks: label_flips, gradient_difference, label_inference, record_membership, averaging,
-      sensitivity, sums_inference, sums_membership, coalition; answer_inference, deployed_node,
-      deployed_sums (their chance is the operating system's, which has no seed)
+      sensitivity, sums_inference, sums_membership, coalition; answer_inference, worst_pair,
+      deployed_node, deployed_sums (their chance is the operating system's, which has no seed)
     Example:
       pdml audit --attack label_inference --attack sensitivity
     """
