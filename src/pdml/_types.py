@@ -7,4 +7,5 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Matrix = Any  # a 2-D float array or a scipy CSR matrix: `core.rows` is where the difference ends
+BoolArray = NDArray[np.bool_]
+Matrix = Any  # a 2-D float array or a scipy CSR matrix: see `numerics.admm.rows`

@@ -217,6 +217,7 @@ def read_consortium(
     like: Path | None,
     label: str,
     classes: int = 2,
+    prevalence: tuple[float, float] | None = None,
 ) -> ConsortiumSetup:
     """The public records say how many features and classes there are, and, unless ``records`` does,
     how many records: three quarters, as one quarter is held out."""
@@ -247,6 +248,7 @@ def read_consortium(
         epsilon=epsilon,
         classes=classes,
         norm_bound=norm_bound,
+        prevalence=prevalence,
     )
     return ConsortiumSetup(graph, sizes, public)
 

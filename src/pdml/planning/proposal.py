@@ -15,21 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.kinds import Method
 from pdml.formatting import notebook
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.interval import Range
-from pdml.planning.forecast.utility import Forecast
+from pdml.planning.forecast.utility import Forecast, Gain, Verdict
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.plan_file import SavedPlan
 from pdml.planning.search.candidates import (
-    LITTLE,
     CandidateComparison,
     UtilityRuns,
-    better_apart,
     compare,
-    pays,
     quick_estimate,
 )
 from pdml.planning.search.rounds_search import Choice, SearchSpace
@@ -51,8 +48,7 @@ class Suggestion:
 
     setting: str  # of `Budget` or `Sizes`; "records" of all servers together
     value: float
-    pays: bool  # whether joining pays with it
-    is_clear_win: bool  # and not in the mean alone: few populations are behind
+    verdict: Verdict  # of joining with it
 
     def __str__(self) -> str:
         match self.setting:
@@ -70,27 +66,30 @@ def find_suggestions(budget: Budget, sizes: Sizes, within: SearchSpace) -> tuple
 
     Guarantees
     ----------
-    - ``pays`` is what `propose` says with the ``value`` instead; ``is_clear_win`` is said of a plan
-      that it weighs, of which the one it takes is no worse in the mean.
+    - ``verdict`` is of a plan that `propose` weighs with the ``value`` instead, of which the one
+      it takes is no worse in the mean.
     """
     suggestions: list[Suggestion] = []
     levers = tuple(_levers(budget, sizes, within))
     for lever in levers:
         suggestion = _least(lever, within)
         suggestions += [suggestion] if suggestion else []
-        if sum(suggestion.is_clear_win for suggestion in suggestions) == _ENOUGH:
+        if sum(suggestion.verdict == Verdict.PAYS for suggestion in suggestions) == _ENOUGH:
             break
     return tuple(suggestions or (_evaluate(lever, lever.ladder[-1], within) for lever in levers))
 
 
 def advice(suggestions: Sequence[Suggestion]) -> str:
     """The same in a sentence; empty where nothing can be changed."""
-    would = [str(option) for option in suggestions if option.is_clear_win]
-    just = [str(option) for option in suggestions if option.pays and not option.is_clear_win]
-    none = [str(option) for option in suggestions if not option.pays]
+    by_verdict = {
+        verdict: [str(option) for option in suggestions if option.verdict == verdict]
+        for verdict in Verdict
+    }
+    would, none = by_verdict[Verdict.PAYS], by_verdict[Verdict.PAYS_NOT]
     opening = "by itself this would do" if len(would) == 1 else "by itself either of these would do"
     sentences = [f"{opening}: {' or '.join(would)}"] if would else []
-    sentences += [f"by itself {' or '.join(just)} would only just do"] if just else []
+    if close := by_verdict[Verdict.OPEN]:
+        sentences.append(f"by itself {' or '.join(close)} would be too close to say")
     if none:
         nor = "".join(f", nor would {suggestion}" for suggestion in none[1:])
         sentences.append(f"by itself {none[0]} would not do{nor}")
@@ -124,18 +123,18 @@ def _levers(budget: Budget, sizes: Sizes, within: SearchSpace) -> Iterator[_Leve
 
 
 def _least(lever: _Lever, within: SearchSpace) -> Suggestion | None:
-    """The least change that clearly does, or just, looked for where it seems to."""
+    """The least change that does, or that is too close to say, looked for where it seems to."""
     suggestions = []
     for value in _promising_values(lever, within):
         suggestions.append(_evaluate(lever, value, within))
-        if suggestions[-1].is_clear_win:
+        if suggestions[-1].verdict == Verdict.PAYS:
             return suggestions[-1]
-    return next((suggestion for suggestion in suggestions if suggestion.pays), None)
+    return next((found for found in suggestions if found.verdict == Verdict.OPEN), None)
 
 
 def _promising_values(lever: _Lever, within: SearchSpace) -> Sequence[float]:
-    """Three values to ask about: from the first that seems to do clearly, or to do at all. Where
-    noise alone changes, all farther values do as well, so that few are looked at.
+    """Three values to ask about, from the first that seems to do. Where noise alone changes, all
+    farther values do as well, so that few are looked at.
     """
 
     @cache
@@ -143,9 +142,7 @@ def _promising_values(lever: _Lever, within: SearchSpace) -> Sequence[float]:
         budget, sizes = lever.question(value)
         return quick_estimate(sizes.rounded(), budget, within)
 
-    start = _first(lever, lambda value: estimate(value).is_clear_win)
-    if start == len(lever.ladder):
-        start = _first(lever, lambda value: estimate(value).pays)
+    start = _first(lever, lambda value: estimate(value).gain.middle > 0)
     return lever.ladder[start : start + 3]
 
 
@@ -159,8 +156,7 @@ def _first(lever: _Lever, does: Callable[[float], bool]) -> int:
 def _evaluate(lever: _Lever, value: float, within: SearchSpace) -> Suggestion:
     budget, sizes = lever.question(value)
     comparison = compare(UtilityRuns(sizes.rounded()), budget, within, enough=True)
-    pays, clear = comparison.pays, comparison.is_clear_win
-    return Suggestion(setting=lever.setting, value=value, pays=pays, is_clear_win=clear)
+    return Suggestion(setting=lever.setting, value=value, verdict=comparison.gain.verdict)
 
 
 def _scale_records(sizes: Sizes, total: int) -> Sizes:
@@ -181,24 +177,34 @@ _ALTERNATIVES = {
     "alone": "a server that keeps its own reports to itself",
     "majority": "the majority-class baseline",
 }
+_OPENINGS = {
+    Verdict.PAYS: "joining is expected to pay",
+    Verdict.PAYS_NOT: "joining is not expected to pay",
+    Verdict.OPEN: "whether joining pays is too close to say",
+}
+_MEASURES = {
+    Yardstick.AGREEMENT: "agreement with an unprotected model",
+    Yardstick.ACCURACY: "share of right answers",
+    Yardstick.AUC: "AUC",
+    Yardstick.TOP_FIFTH: "share of the class in the top fifth",
+    Yardstick.SENSITIVITY: "sensitivity at a specificity of 90%",
+}
 
 
-def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
-    """Whether joining is expected to pay, from shares of right answers in one utility forecast."""
-    gain = joint.mean() - apart.mean()
-    how = "not expected to pay" if gain <= 0 else "expected to pay"
-    little = " little" if 0 < gain < LITTLE else ""
+def verdict(comparison: CandidateComparison, *, public: bool) -> str:
+    """Whether joining is expected to pay, in a sentence."""
+    gain, joint = comparison.gain, comparison.scores[str(comparison.method)]
     where = "on public records" if public else f"over {len(joint)} simulated data sets"
-    better = int(np.sum(joint.mean(axis=1) > apart.mean(axis=1)))
-    often = "" if public else f", and is ahead in {better} of them"
     return (
-        f"joining is {how}{little}: {where} the joint model is right on {joint.mean():.1%} of "
-        f"records{often}; {_ALTERNATIVES[name]} is right on {apart.mean():.1%}"
+        f"{_OPENINGS[gain.verdict]}: {where} the {_MEASURES[comparison.yardstick]} of the joint "
+        f"model is {comparison.mean(str(comparison.method)):.1%}, that of "
+        f"{_ALTERNATIVES[comparison.apart]} {comparison.mean(comparison.apart):.1%}; the "
+        f"difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points (95% interval)"
     )
 
 
 def _explain_method(proposal: "Proposal") -> str:
-    plan, width, right = proposal.plan, proposal.sizes.width, proposal.right
+    plan, width, comparison = proposal.plan, proposal.sizes.width, proposal.comparison
     sums = plan.method == Method.SUMS
     why = (
         "one exchange of sums: what a record tells of its label and of its squares is released "
@@ -206,15 +212,14 @@ def _explain_method(proposal: "Proposal") -> str:
         if sums
         else f"{plan.rounds} rounds: what is released has {width} numbers for each row of weights"
     )
-    other, most = Method.ROUNDS if sums else Method.SUMS, proposal.comparison.most
-    share = f"{why}; expected to be right on {right[plan.method].mean():.1%} of records, against"
-    if other in right:
-        return f"{share} {right[other].mean():.1%} by {other}"
+    other, most = Method.ROUNDS if sums else Method.SUMS, comparison.most
+    reached, measure = comparison.mean(plan.method), _MEASURES[comparison.yardstick]
+    forecast = f"{why}; the {measure} is forecast as {reached:.1%}, against"
+    if other in comparison.scores:
+        return f"{forecast} {comparison.mean(other):.1%} by {other}"
     if sums and most is not None:
-        little = (
-            ", too little more for so many exchanges" if most > right[Method.SUMS].mean() else ""
-        )
-        return f"{share} at most {most:.1%} by rounds{little}"
+        little = ", too little more for so many exchanges" if most > reached else ""
+        return f"{forecast} at most {most:.1%} by rounds{little}"
     if not sums and width > WIDEST:
         numbers = f"{width * (width + 1) // 2:,}"
         return f"{why}; sums would hold {numbers} squares, and are tried up to {WIDEST} columns"
@@ -311,7 +316,7 @@ class Proposal:
     def candidates(self) -> dict[str, Forecast]:
         """Forecasts by name: see ``comparison``."""
         return {
-            name: Forecast.of(scores.reshape(-1, 2))
+            name: Forecast.of(scores.reshape(-1, scores.shape[-1]))
             for name, scores in self.comparison.scores.items()
         }
 
@@ -321,25 +326,14 @@ class Proposal:
         return self.candidates[self.plan.method]
 
     @property
-    def right(self) -> dict[str, Array]:
-        """Shares of right answers, (populations, times), by candidate."""
-        return {name: scores[..., 1] for name, scores in self.comparison.scores.items()}
-
-    @property
-    def pays(self) -> bool:
-        """Whether joining is expected to: the plan is right more often than either alone."""
-        return pays(self.comparison.scores, self.plan.method)
-
-    @property
-    def beaten(self) -> str:
-        """What the plan is held against: "alone" or "majority", whichever is right more often."""
-        return better_apart(self.comparison.scores)
+    def gain(self) -> Gain:
+        """How far the plan is ahead of the better of those that need nobody: ``gain.verdict``."""
+        return self.comparison.gain
 
     @property
     def verdict(self) -> str:
         """Whether joining pays, in a sentence."""
-        right, apart = self.right, self.beaten
-        return verdict(right[self.plan.method], right[apart], apart, public=self.public)
+        return verdict(self.comparison, public=self.public)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -354,7 +348,7 @@ class Proposal:
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What would make joining pay, by one setting; none where it does, or on public records."""
-        if self.pays or self.public:
+        if self.gain.verdict == Verdict.PAYS or self.public:
             return ()
         return find_suggestions(self.budget, self.sizes, self.within)
 
@@ -414,7 +408,7 @@ class Proposal:
             "budget": rows,
             "colluding": self.budget.colluding,
             "candidates": {name: forecast.to_dict() for name, forecast in self.candidates.items()},
-            "pays": self.pays,
+            "pays": self.gain.verdict,
             "verdict": self.verdict,
             "reasons": list(self.reasons),
             "ledger": self.ledger.to_dict(),

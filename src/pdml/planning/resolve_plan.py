@@ -109,7 +109,9 @@ def utility_warnings(
     """Why the model may be of no use, before the training and after it: whole sentences."""
     sentences = []
     ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
-    if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):
+    apart = None if proposal is None else proposal.comparison.apart
+    behind = proposal is not None and proposal.gain.middle <= 0
+    if proposal is not None and behind and not (ahead and apart == "majority"):
         text = proposal.verdict if unscaled else proposal.advice
         sentences.append(f"{text[:1].upper()}{text[1:]}.")
     likely = gain is not None and gain.none >= _LIKELY

@@ -61,7 +61,7 @@ class Sizes:
 
     Where people chose for themselves, ``choices`` says how many are expected to choose each ε, and
     ``epsilon`` is the largest. ``answers`` are randomised; their columns are the last but the
-    constant one.
+    constant one. ``prevalence`` is what is guessed of how many have the second class.
     """
 
     records: tuple[int, ...]
@@ -71,6 +71,7 @@ class Sizes:
     norm_bound: float = 1.0
     choices: tuple[tuple[float, float], ...] = ()  # (ε, people), ascending; none: all have one
     answers: tuple[PlannedAnswer, ...] = ()
+    prevalence: tuple[float, float] | None = None  # of the second of two classes: from, to
 
     def __post_init__(self) -> None:
         for count in self.records:
@@ -80,6 +81,7 @@ class Sizes:
         self._check_choices()
         object.__setattr__(self, "answers", tuple(self.answers))
         _ = self.rows  # which checks the others
+        self._check_prevalence()
         self._check_answers()
 
     def _check_choices(self) -> None:
@@ -92,6 +94,17 @@ class Sizes:
                 "choices must be pairs of an epsilon and how many people choose it, ascending up "
                 f"to epsilon {self.epsilon:g}, got {self.choices!r}"[:300],
                 setting="choices",
+            )
+
+    def _check_prevalence(self) -> None:
+        if self.prevalence is None:
+            return
+        low, high = self.prevalence
+        if self.classes != 2 or not 0 < low <= high < 1:
+            raise InvalidInput(
+                "prevalence must be two shares between 0 and 1, of two classes, got "
+                f"{self.prevalence!r} and {self.classes} classes",
+                setting="prevalence",
             )
 
     def _check_answers(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.errors import InvalidInput
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
 from pdml.planning.search.planner import Progress, propose
@@ -13,7 +14,9 @@ from pdml.study.definition import Study
 from pdml.tables import Table
 
 
-def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
+def sizes_of(
+    study: Study, records: Sequence[int], prevalence: tuple[float, float] | None = None
+) -> Sizes:
     """What is public about a study's data, if everybody chooses what the menus suggest."""
     servers = len(study.servers)
     if len(records) not in (1, servers):
@@ -29,6 +32,7 @@ def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
         epsilon=study.menu[-1],
         classes=len(study.classes),
         choices=tuple(choices) if len(study.menu) > 1 else (),
+        prevalence=prevalence,
         answers=tuple(
             PlannedAnswer(block=block, epsilon=attribute.epsilon.default)
             for block, attribute in zip(study.encoder.blocks, study.encoder.sensitive, strict=True)
@@ -46,9 +50,11 @@ def propose_for(
     label: str = "",
     method: str | None = None,
     most_rounds: int = 100,
+    prevalence: tuple[float, float] | None = None,
+    yardstick: str = Yardstick.ACCURACY,
     progress: Progress | None = None,
 ) -> Proposal:
-    """The plan that is expected to be right most often under a study: `pdml plan study.toml`.
+    """The plan that is expected to be worth most under a study: `pdml plan study.toml`.
 
     Parameters
     ----------
@@ -63,9 +69,13 @@ def propose_for(
         Their column with the study's classes.
     method : str, optional
         "rounds" or "sums"; by default sums where people may choose between several ε for the label,
-        else whichever is expected to be right more often.
+        else whichever is expected to be worth more.
     most_rounds : int
         The most rounds to plan for.
+    prevalence : (low, high), optional
+        Between which shares the second of two classes is guessed to lie.
+    yardstick : str
+        As for `propose`.
     progress : callable, optional
         As for `propose`.
 
@@ -95,7 +105,7 @@ def propose_for(
             f"{min(records):,}: a server with fewer does not train",
             setting="records",
         )
-    sizes = sizes_of(study, records)
+    sizes = sizes_of(study, records, prevalence)
     return propose(
         study.budget or budget or Budget(),
         sizes,
@@ -103,6 +113,7 @@ def propose_for(
         like=None if public is None else _true_rows(study, public, label),
         method=method or sums_search.preferred(sizes),
         most_rounds=most_rounds,
+        yardstick=yardstick,
         progress=progress,
     )
 

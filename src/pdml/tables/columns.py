@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml._types import Array, IntArray
+from pdml._types import Array, BoolArray, IntArray
 from pdml.errors import DataError, InvalidInput
 from pdml.tables.cells import quote, quote_names
-from pdml.tables.table import BoolArray, Table
+from pdml.tables.table import Table
 
 MAX_CLASSES = 50
 MAX_SERVERS = 1_000

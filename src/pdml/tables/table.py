@@ -9,11 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml._types import Array, IntArray
+from pdml._types import Array, BoolArray, IntArray
 from pdml.errors import DataError, MissingValueError
 from pdml.tables.cells import MISSING, TextColumn, distinct, number, objects, quote, quote_names
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -53,10 +53,12 @@ def test_says_the_plan_what_it_spends_and_what_it_costs(capsys: pytest.CaptureFi
         "The budget",
         "how sure can they be",
         "What it is worth",
-        "expected to pay",
+        "joining pays is too close to say",
+        "95% interval",
+        "in the top fifth",
         "a server with its own reports",
     ):
-        assert heading in out
+        assert heading in " ".join(out.split())
 
 
 @pytest.mark.parametrize(("method", "said"), [("rounds", "sqrt(C)"), ("sums", "noise of each")])
@@ -86,7 +88,34 @@ def test_json_holds_the_plan_within_the_budget_and_the_ledger(
     spent = {(line["data"], line["adversary"]): line["epsilon"] for line in found["ledger"]["rows"]}
     assert spent["features", "other servers"] == pytest.approx(found["budget"][0]["spent"])
     worth = {name: each["accuracy"]["middle"] for name, each in found["candidates"].items()}
-    assert found["pays"] == (worth[found["method"]] > max(worth["alone"], worth["majority"]))
+    ahead = worth[found["method"]] > max(worth["alone"], worth["majority"])
+    assert {"pays": ahead, "does not pay": not ahead}.get(found["pays"], True)
+
+
+def test_a_rare_class_is_judged_by_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where one in ten has it, nearly everybody is right who always says no, and ranks nobody."""
+    rare = outcome(capsys, *GOOD, "--prevalence", "0.05:0.15")
+    assert "the AUC of the joint model" in rare["verdict"]
+    majority = rare["candidates"]["majority"]
+    assert majority["accuracy"]["middle"] > 0.8 and majority["auc"]["middle"] == 0.5
+    assert majority["top_fifth"]["middle"] == pytest.approx(0.2)
+    by_accuracy = outcome(capsys, *GOOD, "--prevalence", "0.1", "--yardstick", "accuracy")
+    assert "share of right answers" in by_accuracy["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        (("--prevalence", "few"), "--prevalence must be a share such as 0.1"),
+        (("--prevalence", "1.2"), "prevalence must be two shares between 0 and 1"),
+        (("--yardstick", "luck"), "yardstick must be one of"),
+    ],
+)
+def test_bad_yardsticks_are_refused(
+    capsys: pytest.CaptureFixture[str], option: tuple[str, ...], sentence: str
+) -> None:
+    code, out, err = run(capsys, *GOOD, *option)
+    assert (code, out) == (1, "") and sentence in err
 
 
 def test_writes_a_plan_that_trains(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from pdml import PDMLClassifier
 from pdml.accounting import Budget
@@ -19,8 +20,10 @@ from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm.graph import Graph, build
 from pdml.numerics.coded_rows import Block
 from pdml.planning.forecast.synthetic import populations
+from pdml.planning.forecast.utility import Gain
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.proposal import verdict
-from pdml.planning.search.candidates import LITTLE, UtilityRuns, compare
+from pdml.planning.search.candidates import LITTLE, CandidateComparison, UtilityRuns, compare
 from pdml.planning.search.planner import Proposal, Sizes, budget_rows, ledger, propose
 from pdml.planning.search.rounds_search import Search, SearchSpace
 from pdml.planning.search.sums_search import SHARES
@@ -144,7 +147,9 @@ def test_rounds_that_could_be_little_better_are_not_looked_for(
     budget, within = Budget(features_epsilon=0.5), SearchSpace(graph=GRAPH)
     _, most, _ = UtilityRuns(SIZES.rounded()).rounds(budget, within, 1.0)
     assert most is not None
-    monkeypatch.setattr(UtilityRuns, "sums", lambda *_: np.full((2, 1, 2), most - gain))
+    monkeypatch.setattr(
+        UtilityRuns, "sums", lambda *_: np.full((2, 1, len(Yardstick)), most - gain)
+    )
     found = propose(budget, SIZES, GRAPH)
     assert found.comparison.most == most and ("rounds" in found.candidates) == rounds
     assert ("by rounds, too little more for so many exchanges" in found.reasons[0]) == little
@@ -156,9 +161,9 @@ def shares_tried(monkeypatch: pytest.MonkeyPatch, *means: float) -> list[float]:
     """
     tried: list[float] = []
 
-    def sums(_: UtilityRuns, __: Budget, ___: str, share: float) -> Any:
-        tried.append(share)
-        return np.full((2, 1, 2), means[len(tried) - 1])
+    def sums(_: UtilityRuns, __: Budget, ___: str, share: float, ____: float | None) -> Any:
+        tried.extend([share] if share not in tried else [])
+        return np.full((2, 1, len(Yardstick)), means[tried.index(share)])
 
     monkeypatch.setattr(UtilityRuns, "sums", sums)
     worth = UtilityRuns(replace(SIZES, width=8))
@@ -186,34 +191,69 @@ def test_rounds_are_looked_for_where_joining_might_pay_by_them(
 
     monkeypatch.setattr(UtilityRuns, "rounds", rounds)
     for sums, alone in ((0.7, 0.6), (0.7, 0.702), (0.7, 0.8)):
-        flat = {"sums": np.full((2, 1, 2), sums), "alone": np.full((2, 1, 2), alone)}
-        apart = {"alone": flat["alone"], "majority": np.zeros((2, 1, 2))}
+        flat = {
+            "sums": np.full((2, 1, len(Yardstick)), sums),
+            "alone": np.full((2, 1, len(Yardstick)), alone),
+        }
+        apart = {"alone": flat["alone"], "majority": np.zeros((2, 1, len(Yardstick)))}
         monkeypatch.setattr(UtilityRuns, "sums", lambda *_, flat=flat: flat["sums"])
         monkeypatch.setattr(UtilityRuns, "baselines", lambda *_, apart=apart: apart)
         compare(UtilityRuns(SIZES), Budget(features_epsilon=1.0), SearchSpace(graph=GRAPH))
     assert asked == pytest.approx([0.7 + LITTLE, 0.702, 0.7 + LITTLE])
 
 
+def compared(gains: list[float]) -> CandidateComparison:
+    """Sums that are so far ahead of a server alone, in as many data sets."""
+    flat = np.full((len(gains), 1, len(Yardstick)), 0.7)
+    joint = flat + np.array(gains)[:, None, None]
+    return CandidateComparison(scores={"sums": joint, "alone": flat, "majority": flat - 0.1})
+
+
 @pytest.mark.parametrize(
-    ("gain", "said"),
-    [(0.0, "not expected to pay:"), (0.004, "expected to pay little:"), (0.01, "expected to pay:")],
+    ("gains", "opening"),
+    [
+        ([0.02, 0.03, 0.04, 0.03], "joining is expected to pay:"),
+        ([-0.02, -0.03, -0.04, -0.03], "joining is not expected to pay:"),
+        ([0.0] * 4, "joining is not expected to pay:"),
+        ([-0.01, 0.03, -0.01, 0.02], "whether joining pays is too close to say:"),
+        ([0.03], "whether joining pays is too close to say:"),  # one pair has no interval
+    ],
 )
-def test_a_gain_that_nobody_would_join_for_is_called_little(gain: float, said: str) -> None:
-    apart = np.full((4, 2), 0.75)
-    found = verdict(apart + gain, apart, "alone", public=False)
-    assert found.startswith(f"joining is {said}")
+def test_the_interval_decides_what_is_said_of_joining(gains: list[float], opening: str) -> None:
+    comparison = compared(gains)
+    sentence = verdict(comparison, public=False)
+    assert sentence.startswith(opening)
+    assert comparison.gain.middle == pytest.approx(np.mean(gains))
+    if len(gains) > 1:  # Student's, as SciPy has it
+        low, high = stats.t.interval(0.95, len(gains) - 1, np.mean(gains), stats.sem(gains) or 1e-9)
+        assert (comparison.gain.low, comparison.gain.high) == pytest.approx((low, high), abs=1e-7)
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.01])
+def test_a_verdict_on_pure_luck_is_rare(gain: float) -> None:
+    """Of 2,000 comparisons of 24 normal gains 95% of the intervals hold the truth: their share has
+    a standard deviation of 0.5%, and six of them are 3%."""
+    rng = np.random.default_rng(3)
+    gains = [Gain.of(rng.normal(gain, 0.05, (24, 1)), np.zeros((24, 1))) for _ in range(2000)]
+    holding = np.mean([found.low <= gain <= found.high for found in gains])
+    assert holding == pytest.approx(0.95, abs=0.03)
 
 
 def test_it_says_before_anything_is_released_whether_joining_pays() -> None:
-    few, many = replace(SIZES, width=6, records=(40,) * 10), replace(SIZES, width=6)
+    few, many = (
+        replace(SIZES, width=6, records=(40,) * 10),
+        replace(SIZES, width=6, records=(100,) * 10),
+    )
     strict = propose(Budget(features_epsilon=0.05, labels_epsilon=0.05), few, GRAPH)
-    assert not strict.pays and strict.verdict.startswith("joining is not expected to pay")
+    assert strict.gain.verdict == "does not pay"
+    assert strict.verdict.startswith("joining is not expected to pay")
     assert isinstance(strict.plan, TrainingPlan)
     fine = propose(Budget(features_epsilon=2.0, colluding=1), many, GRAPH)
-    assert fine.pays and fine.verdict.startswith("joining is expected to pay:")
+    assert fine.gain.verdict == "pays"
+    assert fine.verdict.startswith("joining is expected to pay:")
     for found in (strict, fine):
-        joint, apart = map(float, re.findall(r"([\d.]+)%", found.verdict))
-        assert (joint > apart) == found.pays
+        joint, apart, _ = map(float, re.findall(r"([\d.]+)%", found.verdict))
+        assert (joint > apart) == (found.gain.middle > 0)
         assert joint == pytest.approx(100 * found.forecast.accuracy.middle, abs=0.06)
         assert {"alone", "majority"} < set(found.candidates)
 
@@ -225,7 +265,7 @@ def test_the_largest_class_is_a_candidate() -> None:
     like = x, (rng.random(900) < 0.1).astype(np.int64)
     sizes = replace(SIZES, width=4, records=(90,) * 10)
     found = propose(Budget(features_epsilon=0.2), sizes, GRAPH, like=like)
-    assert not found.pays and "the majority-class baseline is right on" in found.verdict
+    assert found.gain.verdict != "pays" and "the majority-class baseline" in found.verdict
     assert "on public records" in found.verdict
 
 
@@ -275,6 +315,8 @@ def test_only_public_records_can_be_read() -> None:
         "<class 'int'>",
         "<class 'float'>",
         "tuple[pdml.planning.sizes.PlannedAnswer, ...]",
+        "tuple[float, float] | None",
+        "tuple[tuple[float, float], ...]",
     }
     assert get_type_hints(PlannedAnswer) == {"block": Block, "epsilon": float}
 

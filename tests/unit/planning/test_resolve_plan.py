@@ -14,6 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
 from pdml.numerics.interval import Range
+from pdml.planning.forecast.utility import Verdict
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.resolve_plan import NO_LIMIT, SCALE_FIRST, SETTINGS, utility_warnings
 from pdml.research.datasets import adult
 from pdml.simulation.estimator import PREPROCESSING_NOTE
@@ -66,9 +68,9 @@ def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
     hopeless = PDMLClassifier(n_servers=4, features_epsilon=0.1, random_state=1)
     with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay") as result:
         hopeless.fit(x, y)
-    assert not hopeless.proposal_.pays and spent(hopeless) <= 0.1
+    assert hopeless.proposal_.gain.verdict == Verdict.PAYS_NOT and spent(hopeless) <= 0.1
     assert len(result) == 1 and str(result[0].message) == " ".join(hopeless.doubts_)
-    named = [each for each in hopeless.proposal_.suggestions if each.is_clear_win]
+    named = [each for each in hopeless.proposal_.suggestions if each.verdict == Verdict.PAYS]
     assert named and all(str(each) in hopeless.doubts_[0] for each in named)
 
 
@@ -85,11 +87,11 @@ def test_of_raw_columns_scaling_is_the_first_and_only_suggestion():
     x, y = iris()
     with pytest.warns(ClippingWarning, match="150 of 150 rows are more than 2 times as long"):
         raw = PDMLClassifier(random_state=0).fit(x, y)
-    assert raw.doubts_[0] == SCALE_FIRST and not raw.proposal_.pays
-    assert raw.doubts_[1] == f"J{raw.proposal_.verdict[1:]}."
+    assert raw.doubts_[0] == SCALE_FIRST and raw.proposal_.gain.middle <= 0
+    assert raw.doubts_[1][1:] == f"{raw.proposal_.verdict[1:]}."
     assert raw.proposal_.suggestions  # of which nothing is said
     scaled = make_classifier(random_state=0, scales="from_data").fit(x, y)
-    assert scaled.doubts_[0] == f"J{scaled.proposal_.advice[1:]}."
+    assert scaled.doubts_[0][1:] == f"{scaled.proposal_.advice[1:]}."
     assert scaled.proposal_.advice != scaled.proposal_.verdict
 
 
@@ -115,8 +117,8 @@ def test_rows_of_many_people_that_are_shrunk_are_warned_of_and_scaling_helps():
 
 
 def test_ten_classes_of_few_people_are_refused_hope_and_told_what_would_do():
-    """Digits cannot be learnt at the defaults, and what is named would do: there, with the same
-    pictures drawn again and again, or without a limit on features."""
+    """Digits cannot be learnt at the defaults, and what is said to pay does: the same pictures
+    drawn again and again."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -125,14 +127,13 @@ def test_ten_classes_of_few_people_are_refused_hope_and_told_what_would_do():
     with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay"):
         few.fit(x[:1257], y[:1257])
     assert few.score(x[1257:], y[1257:]) < 0.25
-    found = {each.setting: each.value for each in few.proposal_.suggestions}
-    assert found["features_epsilon"] == np.inf and found["records"] <= 200_000
+    pays = [each for each in few.proposal_.suggestions if each.verdict == Verdict.PAYS]
+    assert [each.setting for each in pays] == ["records"] and pays[0].value <= 200_000
+    many = np.random.default_rng(0).integers(0, 1257, int(pays[0].value))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        free = PDMLClassifier(random_state=0, features_epsilon=None).fit(x[:1257], y[:1257])
-        many = np.random.default_rng(0).integers(0, 1257, int(found["records"]))
         more = PDMLClassifier(random_state=0).fit(x[many], y[many])
-    assert free.score(x[1257:], y[1257:]) > 0.4 and more.score(x[1257:], y[1257:]) > 0.7
+    assert more.score(x[1257:], y[1257:]) > 0.7
 
 
 def test_a_model_that_is_only_the_largest_class_is_told_from_what_was_released():
@@ -145,7 +146,7 @@ def test_a_model_that_is_only_the_largest_class_is_told_from_what_was_released()
         pytest.warns(PrivacyUtilityWarning, match="one in three or more"),
     ):
         model = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
-    assert model.proposal_.pays
+    assert model.proposal_.gain.middle > 0
     assert abs(model.score(x, y) - max(y.mean(), 1 - y.mean())) < 0.02
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -182,10 +183,11 @@ def test_the_largest_class_is_not_feared_where_the_model_is_clearly_ahead_of_it(
     beaten: str, low: float, warned: bool
 ) -> None:
     proposal = fitted(*people()).proposal_
-    good, bad = np.full((4, 2, 2), 0.8), np.full((4, 2, 2), 0.6)
+    good, bad = (np.full((4, 2, len(Yardstick)), share) for share in (0.8, 0.6))
     held = {"alone": bad, "majority": bad, "sums": bad - 0.1, beaten: good}
     said = replace(proposal, comparison=replace(proposal.comparison, scores=held), public=True)
-    assert said.plan.method == "sums" and not said.pays and said.beaten == beaten
+    assert said.plan.method == "sums" and said.gain.middle < 0
+    assert said.comparison.apart == beaten
     result = utility_warnings(said, Range(low=low, middle=0.2, high=0.4))
     assert bool(result) == warned and (not warned or "not expected to pay" in result[0])
 
@@ -198,7 +200,7 @@ def test_more_than_two_classes_are_judged_by_what_was_released_too():
     x, y = rng.normal(size=(30_000, 3)), rng.choice(3, size=30_000, p=[0.7, 0.2, 0.1])
     with pytest.warns(PrivacyUtilityWarning, match="one in three or more"):
         model = make_classifier(colluding=1, scales=[(0, 1)] * 3, random_state=0).fit(x, y)
-    assert model.proposal_.pays and model.score(x, y) < 0.72
+    assert model.proposal_.gain.middle > 0 and model.score(x, y) < 0.72
 
 
 def test_no_limit_is_no_limit_and_says_so():

@@ -226,9 +226,7 @@ def test_people_and_their_unprotected_model_are_the_same_at_every_epsilon():
     clear, randomised = (populations(sizes_at(epsilon)) for epsilon in (inf, 0.3))
     for one, other in zip(clear, randomised, strict=True):
         assert (one.y == other.y).all()
-        assert one.score_classes(one._reference) == pytest.approx(
-            other.score_classes(one._reference), abs=0.005
-        )
+        assert np.mean(one._reference == other._reference) >= 0.995
         for blocks in (blocks_of(one.answers), blocks_of(other.answers)):
             assert scaling.room(blocks) == pytest.approx(scaling.room(blocks_of(one.answers)))
         assert rows.norms(other.x).max() <= 1 + 1e-12
@@ -343,3 +341,34 @@ def test_wide_data_keep_their_answers():
     (first, *_) = populations(wide)
     assert first.x.shape[1] == 300 and first.answers[-1].block.columns.stop == 299
     assert [each.epsilon for each in first.answers] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_more_people_are_those_of_fewer_and_others(classes):
+    sizes = Sizes(records=(40,) * 5, width=6, epsilon=1.0, classes=classes)
+    more = populations(replace(sizes, records=(400,) * 5))
+    for few, many in zip(populations(sizes), more, strict=True):
+        assert len(few.y) == 200 and len(many.y) == 1500
+        np.testing.assert_array_equal(few.x, many.x[:200])
+        np.testing.assert_array_equal(few.y, many.y[:200])
+        np.testing.assert_array_equal(few.test_x, many.test_x)
+
+
+@pytest.mark.parametrize("prevalence", [(0.02, 0.02), (0.1, 0.3)])
+def test_the_second_class_is_as_rare_as_it_is_guessed(prevalence):
+    """Of 2,300 people each; a share of 30% has a standard deviation of 1 point where it is drawn,
+    so that five points more are beyond five deviations."""
+    low, high = prevalence
+    made = populations(Sizes(records=(400,) * 5, width=6, epsilon=1.0, prevalence=prevalence))
+    shares = [np.mean(np.concatenate([one.y, one.test_y])) for one in made]
+    assert low - 0.05 <= min(shares) and max(shares) <= high + 0.05
+    assert np.mean(shares) == pytest.approx((low + high) / 2, abs=0.02)
+    assert np.ptp(shares) >= 0.8 * (high - low)
+
+
+@pytest.mark.parametrize("bad", [(0.0, 0.5), (0.5, 0.2), (0.5, 1.0), (np.nan, 0.5)])
+def test_a_prevalence_is_two_shares(bad):
+    with pytest.raises(InvalidInput, match="two shares between 0 and 1"):
+        Sizes(records=(40,) * 5, width=6, epsilon=1.0, prevalence=bad)
+    with pytest.raises(InvalidInput, match="of two classes"):
+        Sizes(records=(40,) * 5, width=6, epsilon=1.0, classes=3, prevalence=(0.1, 0.2))

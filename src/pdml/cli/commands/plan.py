@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from pdml.planning.training_plan import TrainingPlan
 
 _TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches this on --like."
-_METHOD = "rounds or sums.  [default: whichever is expected to be right more often]"
+_METHOD = "rounds or sums.  [default: whichever is expected to be worth more]"
 _STUDY = "A study.toml: questions, menus, servers, links and budget are its own."
+_PREVALENCE = "How many have the second of two classes, or between which shares."
+_YARDSTICK = (
+    "What a model is judged by: accuracy, agreement, auc, 'top fifth' (share of the class in it) "
+    "or sensitivity (at a specificity of 90%).  [default: accuracy; auc with --prevalence]"
+)
 _QUIET = {"show_default": False}
 _STUDY_SETTINGS = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links"]
 _STUDY_SETTINGS += ["seed", "target_accuracy"]
@@ -47,6 +52,8 @@ def plan(
     colluding: options.Colluding = None,
     method: Annotated[str | None, option(_METHOD, **_QUIET)] = None,
     rounds: Annotated[int, option("The most rounds to plan for.")] = 100,
+    prevalence: Annotated[str, option(_PREVALENCE, "P or LOW:HIGH")] = "",
+    yardstick: Annotated[str | None, option(_YARDSTICK, **_QUIET)] = None,
     like: Annotated[
         Path | None, option("Public records of the same shape to plan with.", "FILE")
     ] = None,
@@ -58,6 +65,9 @@ def plan(
     as_json: options.TablesJson = False,
 ) -> None:
     """Find the training that loses the least accuracy within a privacy budget.
+
+    --prevalence says how many are guessed to have what is asked for: then AUC, not the share of
+    right answers, tells models apart.
 
     No record is needed: the plan follows from sizes, and from simulated data sets or public records
     like yours. Whether joining is expected to pay at all is said before anybody releases anything.
@@ -71,6 +81,8 @@ def plan(
           --servers 10 --features 104
     Example, for a study:
       pdml plan study.toml --records 4500
+    Example, for something that one in ten to one in five has:
+      pdml plan study.toml --records 4500 --prevalence 0.1:0.2
     Example, the smallest epsilon for an accuracy on public records:
       pdml plan --target-accuracy 0.9 --like public.csv --label diagnosis
     """
@@ -84,6 +96,10 @@ def plan(
     from pdml import _validate
     from pdml.planning.search.planner import Budget, propose
 
+    if prevalence and like is not None:
+        raise InvalidInput("--prevalence must be left out with --like, whose labels say it")
+    shares = _read_shares(prevalence)
+    by = yardstick or ("auc" if prevalence else "accuracy")
     _validate.real("--epsilon", epsilon, low=0, open_low=True, why="0 would report pure noise")
     if study is None and labels_epsilon is not None and epsilon < labels_epsilon < inf:
         raise InvalidInput(
@@ -103,7 +119,8 @@ def plan(
             options.pick_explicit(context, _STUDY_SETTINGS), " with a study, which settles it"
         )
         limits = options.pick_explicit(context, _LIMITS)
-        proposal, lines = _for_study(study, records, budget, limits, like, label, method, rounds)
+        asked = {"method": method, "most_rounds": rounds, "yardstick": by, "prevalence": shares}
+        proposal, lines = _for_study(study, records, budget, limits, like, label, **asked)
         _end(proposal, {}, out, as_json, lines)
         return
     consortium = options.read_consortium(
@@ -118,6 +135,7 @@ def plan(
         seed=seed,
         like=like,
         label=label,
+        prevalence=shares,
     )
     target_result: dict[str, float] = {}
     if target_accuracy is not None and consortium.public is not None:
@@ -144,9 +162,23 @@ def plan(
                 like=consortium.public,
                 method=method,
                 most_rounds=rounds,
+                yardstick=by,
                 progress=progress,
             )
     _end(proposal, target_result, out, as_json)
+
+
+def _read_shares(text: str) -> tuple[float, float] | None:
+    """--prevalence, one share or two."""
+    if not text:
+        return None
+    try:
+        low, _, high = text.partition(":")
+        return float(low), float(high or low)
+    except ValueError:
+        raise InvalidInput(
+            f"--prevalence must be a share such as 0.1, or two such as 0.05:0.2, got {text!r}"
+        ) from None
 
 
 def _for_study(
@@ -156,8 +188,7 @@ def _for_study(
     limits: dict[str, Any],
     like: Path | None,
     label: str,
-    method: str | None,
-    rounds: int,
+    **asked: Any,
 ) -> tuple["Proposal", str]:
     """A proposal, and the lines of the study's file that would settle it."""
     from pdml.study import Study
@@ -176,9 +207,8 @@ def _for_study(
             budget=budget if study.budget is None else None,
             public=None if like is None else read_table(like),
             label=label,
-            method=method,
-            most_rounds=rounds,
             progress=progress,
+            **asked,
         )
     return proposal, plan_table(study, proposal.plan)
 
@@ -200,6 +230,7 @@ def _show(
     proposal: "Proposal", target_result: dict[str, float], out: Path | None, lines: str
 ) -> None:
     from pdml.formatting.numbers import count, significant
+    from pdml.planning.forecast.yardstick import Yardstick
 
     sizes, graph, chosen = proposal.sizes, proposal.graph, proposal.plan
     if target_result:
@@ -220,13 +251,15 @@ def _show(
     console.print_table("The budget", console.Grid(columns, rows))
     console.print_privacy(proposal.ledger.overview(proposal.budget.colluding))
     worth = [
-        (_CANDIDATES[name], _range(candidate.accuracy), _range(candidate.agreement))
+        (_CANDIDATES[name], *(_range(candidate.ranges[Yardstick(by)]) for by in _MEASURES))
         for name, candidate in proposal.candidates.items()
     ]
-    heads = ("who predicts", "right", "as an unprotected model would")
-    console.print_table(
-        "What it is worth", console.Grid(heads, worth), f"{_capital(proposal.verdict)}."
+    heads = ("who predicts", *_MEASURES.values())
+    caption = (
+        f"{_capital(proposal.verdict)}. In brackets 80% intervals; an AUC of 50% and 20% in the "
+        "top fifth are pure chance."
     )
+    console.print_table("What it is worth", console.Grid(heads, worth), caption)
     console.print_text("", *(f"- {reason}." for reason in proposal.reasons))
     if lines:
         console.print_text(
@@ -236,6 +269,12 @@ def _show(
         console.print_files({"plan": out})
 
 
+_MEASURES = {
+    "accuracy": "right",
+    "auc": "AUC",
+    "top fifth": "in the top fifth",
+    "agreement": "as an unprotected model",
+}
 _CANDIDATES = {
     "sums": "all servers, by one exchange of sums",
     "rounds": "all servers, in rounds",

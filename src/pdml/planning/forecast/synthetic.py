@@ -21,6 +21,7 @@ from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX, Loss
 from pdml.numerics.admm.solver import PrimalSolver
 from pdml.numerics.coded_rows import Block
+from pdml.planning.forecast import yardstick
 from pdml.planning.sizes import PlannedAnswer, Sizes, blocks_of
 
 WIDEST = 300  # columns of a simulated data set: wider data are forecast as if they had so many
@@ -31,6 +32,7 @@ _MARGINS = (0.5, 1.5, 4.0)  # how clear: from labels that are nearly luck to nea
 _COLUMNS = ("one common factor", "many factors", "one-hot blocks")
 _MANY = ((80, 24), (160, 12))  # up to so many columns, so many populations; else 4
 _FEWEST = 12  # public records
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples fill an interval evenly, whatever kinds seeds stand for
 _RIDGE = 1e-3  # of the unprotected model, per record
 
 
@@ -105,13 +107,24 @@ class Population:
     def _reference(self) -> IntArray:
         return choices(self.test_x @ self.unprotected.T)
 
-    def score(self, weights: Array) -> tuple[float, float]:
-        """(Agreement with the unprotected model, accuracy) of a model on the test records."""
-        return self.score_classes(choices(self.test_x @ weights.T))
+    def score(self, weights: Array) -> tuple[float, ...]:
+        """What a model is worth on the test records, by every `Yardstick`."""
+        return self._score(np.asarray(self.test_x @ weights.T))
 
-    def score_classes(self, chosen: IntArray) -> tuple[float, float]:
-        """`score`, of classes already chosen."""
-        return float(np.mean(chosen == self._reference)), float(np.mean(chosen == self.test_y))
+    def score_majority(self) -> tuple[float, ...]:
+        """`score` of the majority-class baseline, which puts nobody before anybody."""
+        margins = np.zeros((len(self.test_y), max(self.classes, 2)))
+        margins[:, np.bincount(self.y, minlength=self.classes).argmax()] = 1.0
+        return self._score(margins[:, 1:] - 0.5 if self.classes == 2 else margins)
+
+    def _score(self, margins: Array) -> tuple[float, ...]:
+        by_class = yardstick.score_classes(choices(margins), self.test_y, self._reference)
+        classes = range(self.classes) if self.classes > 2 else (1,)
+        orders = [
+            yardstick.score_order(score, self.test_y == k)
+            for k, score in zip(classes, margins.T, strict=True)
+        ]
+        return (*by_class, *np.mean(orders, axis=0).tolist())
 
 
 def choices(margins: Array) -> IntArray:
@@ -127,8 +140,9 @@ def populations(
     if like is None:
         answers = _shift_answers(sizes)
         width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)
-        trained = min(max(_TRAINED, _PER_COLUMN * width), _MOST, sum(sizes.records))
-        return _generate_populations(width, sizes.classes, trained, answers)
+        trained = min(max(_TRAINED, _PER_COLUMN * width), _MOST)
+        kinds = width, sizes.classes, sizes.prevalence, answers
+        return _first_of_populations(*kinds, trained, min(trained, sum(sizes.records)))
     return (_public(sizes, *like),)
 
 
@@ -166,17 +180,45 @@ def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
     )
 
 
-@lru_cache(maxsize=2)  # those of now, and of more records
+Prevalence = tuple[float, float] | None
+"""Between which shares of the people the second of two classes may lie."""
+
+
+@lru_cache(maxsize=4)
+def _first_of_populations(
+    width: int,
+    classes: int,
+    prevalence: Prevalence,
+    answers: tuple[PlannedAnswer, ...],
+    trained: int,
+    people: int,
+) -> tuple[Population, ...]:
+    """So many of each data set's people: who trains with more has all of those, and others."""
+    whole = _generate_populations(width, classes, prevalence, answers, trained)
+    return tuple(replace(one, x=one.x[:people], y=one.y[:people]) for one in whole)
+
+
+@lru_cache(maxsize=2)  # those with the answers of now, and with other epsilons
 def _generate_populations(
-    width: int, classes: int, trained: int, answers: tuple[PlannedAnswer, ...]
+    width: int,
+    classes: int,
+    prevalence: Prevalence,
+    answers: tuple[PlannedAnswer, ...],
+    trained: int,
 ) -> tuple[Population, ...]:
     many = next((count for widest, count in _MANY if width <= widest), 4)
     many = many if classes == 2 else min(many, 12)  # a model of more rows takes longer
-    return tuple(_population(width, classes, trained, answers, seed) for seed in range(many))
+    kinds = width, classes, prevalence, answers, trained
+    return tuple(_population(*kinds, seed) for seed in range(many))
 
 
 def _population(
-    width: int, classes: int, trained: int, answers: tuple[PlannedAnswer, ...], seed: int
+    width: int,
+    classes: int,
+    prevalence: Prevalence,
+    answers: tuple[PlannedAnswer, ...],
+    trained: int,
+    seed: int,
 ) -> Population:
     """One shape: any twelve in a row have every kind of signal with every clearness. People,
     answers and classes are the same however answers are randomised.
@@ -187,7 +229,8 @@ def _population(
     many, wide = trained + _TESTED, width - 1
     traits = rng.normal(size=(many, max(1, wide // 3) if columns == "many factors" else 1))
     x = _correlate(traits, wide, rng)
-    y = rng.integers(0, classes, many)
+    share = None if prevalence is None else np.interp(seed * _GOLDEN % 1, (0, 1), prevalence)
+    y = rng.integers(0, classes, many) if share is None else (rng.random(many) < share).astype(int)
     if signal == "classes are clusters":
         apart = rng.normal(size=(classes, wide))
         x += margin * (apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-9))[y]
@@ -207,6 +250,9 @@ def _population(
         scores *= margin / max(float(scores.std()) if scores.size else 0.0, 1e-9)
         scores += rng.normal(size=classes) * 0.5 + rng.gumbel(size=scores.shape)
         y = scores.argmax(axis=1)
+        if share is not None:
+            ahead = scores[:, 1] - scores[:, 0]
+            y = (ahead > np.quantile(ahead, 1 - share)).astype(int)
     prepared = _assemble_rows(x[:, :clear], levels, answers)
     return Population(
         x=prepared[:trained],

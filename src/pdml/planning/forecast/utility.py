@@ -1,14 +1,17 @@
 """What a training will be worth, forecast on populations before anybody releases anything.
 
-Every way to a model, joint or not, has one yardstick on records that nobody trained on: how often
-it chooses the class that an unprotected model would (agreement), and the right one (accuracy). The
-random parts are those of the real thing: label flips, noise of the planned size, the same fit.
+Every way to a model, joint or not, is judged by the same yardsticks on records that nobody trained
+on. The random parts are those of the real thing: label flips, noise of the planned size, the same
+fit.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from math import inf
 
 import numpy as np
+from scipy.special import stdtrit
 
 from pdml._math import report_weight
 from pdml._types import Array, IntArray
@@ -22,28 +25,72 @@ from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise, fit_moments, fit_sums, normalise_totals
 from pdml.numerics.sums.statistics import Sums
 from pdml.planning.forecast.synthetic import Population, randomise_rows
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.sizes import Sizes, blocks_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What to expect of a model: means over runs and their 80% intervals (of luck alone on public
-    records, of populations too without). ``agreement`` is with the unprotected model.
+    """What to expect of a model by every yardstick: means over runs and their 80% intervals (of
+    luck alone on public records, of populations too without).
     """
 
-    agreement: Range
-    accuracy: Range
+    ranges: Mapping[Yardstick, Range]
 
     @classmethod
     def of(cls, scores: Array) -> "Forecast":
-        """From pairs (agreement, accuracy), one for each run."""
-        return cls(agreement=_range(scores[:, 0]), accuracy=_range(scores[:, 1]))
+        """From scores (runs, yardsticks)."""
+        return cls(ranges={by: _range(scores[:, by.column]) for by in Yardstick})
+
+    @property
+    def agreement(self) -> Range:
+        """How often it chooses the class that the unprotected model does."""
+        return self.ranges[Yardstick.AGREEMENT]
+
+    @property
+    def accuracy(self) -> Range:
+        """How often it is right."""
+        return self.ranges[Yardstick.ACCURACY]
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain values for JSON."""
-        intervals = {"agreement": self.agreement, "accuracy": self.accuracy}
-        ends = ("low", "middle", "high")
-        return {name: {end: getattr(i, end) for end in ends} for name, i in intervals.items()}
+        return {by.replace(" ", "_"): asdict(interval) for by, interval in self.ranges.items()}
+
+
+class Verdict(StrEnum):
+    """What may be said of joining before anybody has."""
+
+    PAYS = "pays"
+    PAYS_NOT = "does not pay"
+    OPEN = "too close to say"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """How far one way to a model is ahead of another on the same data sets: 95% interval."""
+
+    low: float
+    middle: float
+    high: float
+
+    @classmethod
+    def of(cls, better: Array, worse: Array) -> "Gain":
+        """From scores (data sets, times): data sets differ by far more than repetitions."""
+        pairs = better.mean(axis=1) - worse.mean(axis=1)
+        if len(pairs) == 1:  # public records: of luck alone
+            pairs = better[0] - worse[0].mean()
+        middle, reach = float(pairs.mean()), inf
+        if len(pairs) > 1:
+            quantile = float(stdtrit(len(pairs) - 1, 0.975))
+            reach = quantile * float(pairs.std(ddof=1)) / len(pairs) ** 0.5
+        return cls(low=middle - reach, middle=middle, high=middle + reach)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the interval says."""
+        if self.low > 0:
+            return Verdict.PAYS
+        return Verdict.PAYS_NOT if self.high <= 0 else Verdict.OPEN
 
 
 def _range(values: Array) -> Range:
@@ -59,7 +106,7 @@ def score_sums(
     times: int,
     *,
     cap: float | None = None,
-) -> list[tuple[float, float]]:
+) -> list[tuple[float, ...]]:
     """One exchange of sums that counts reports up to ``cap``, each time with fresh noise of the
     size that totals have."""
     q, s = _in_units(population, loss), population.square_moment
@@ -99,7 +146,7 @@ def _sample_attribute_noise(
 
 def score_alone(
     population: Population, sizes: Sizes, loss: Loss, times: int
-) -> list[tuple[float, float]]:
+) -> list[tuple[float, ...]]:
     """A server of mean size makes the most of its own reports, by its exact sums."""
     people, blocks = len(population.y), blocks_of(population.answers)
     exactly = Noise(label=0.0, square=0.0, coded=coded_rows.variance(blocks, sizes.width))
@@ -121,12 +168,6 @@ def score_alone(
         model = fit_sums(statistics.exact(x, codes, loss, blocks), exactly, loss=loss)
         scores.append(population.score(model.weights))
     return scores
-
-
-def score_majority(population: Population) -> tuple[float, float]:
-    """The majority-class baseline."""
-    largest = int(np.bincount(population.y, minlength=population.classes).argmax())
-    return population.score_classes(np.full(len(population.test_y), largest))
 
 
 def _divide(many: int, shares: Array) -> IntArray:

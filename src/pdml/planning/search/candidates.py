@@ -17,6 +17,8 @@ from pdml.accounting import Budget
 from pdml.accounting.kinds import Method
 from pdml.planning.forecast import utility
 from pdml.planning.forecast.synthetic import Population, populations
+from pdml.planning.forecast.utility import Gain, Verdict
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.search import sums_search
 from pdml.planning.search.rounds_search import Choice, Search, SearchSpace
 from pdml.planning.sizes import Sizes
@@ -47,7 +49,7 @@ def _cache(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
 
 
 class UtilityRuns:
-    """Agreement and accuracy, (populations, times, 2), of sums, of rounds, and of what needs no
+    """Scores, (populations, times, yardsticks), of sums, of rounds, and of what needs no
     training together. ``first`` of the populations, once each, give a first impression.
     """
 
@@ -87,13 +89,13 @@ class UtilityRuns:
     def rounds(
         self, budget: Budget, space: SearchSpace, sums: float
     ) -> tuple[Choice | None, float | None, Array | None]:
-        """The best choice, the upper bound of rounds, and the choice's scores; the bound alone
-        where it is no more than ``sums``.
+        """The best choice, the upper bound of rounds by the yardstick, and the choice's scores; the
+        bound alone where it is no more than ``sums``.
         """
         search, most = Search(self.sizes, space, self.populations), None
         optimum = None if isinf(sums) else search.at_most(budget)
         if optimum is not None:
-            most = float(np.mean(np.array(search.score(optimum, self.times))[..., 1]))
+            most = _mean(np.array(search.score(optimum, self.times)), space.yardstick)
         choice = search.best(budget) if most is None or most > sums else None
         return choice, most, None if choice is None else np.array(search.score(choice, self.times))
 
@@ -112,7 +114,7 @@ class UtilityRuns:
     def baselines(self, loss: str) -> dict[str, Array]:
         """A server with its own reports, and the largest class."""
         times = self.times if len(self.populations) == 1 else 1
-        largest = [[utility.score_majority(population)] for population in self.populations]
+        largest = [[population.score_majority()] for population in self.populations]
         alone = self._per_population(UtilityRuns._score_alone, times, loss)
         return {"alone": alone, "majority": np.array(largest)}
 
@@ -127,12 +129,11 @@ class UtilityRuns:
         return np.array([score(whole, k, *args) for k in range(len(self.populations))])
 
 
-_RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean may be a few's
 _PART = 4  # of the populations, one in so many for a first impression
-LITTLE = 0.005  # of right answers: for fewer more than this nobody would join, or exchange often
+LITTLE = 0.005  # of the yardstick: for less more than this nobody would exchange often
 
 Scores = Mapping[str, Array]
-"""(Agreement, accuracy), (populations, times, 2), by the name of each candidate."""
+"""(populations, times, yardsticks), by the name of each candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,30 +145,36 @@ class CandidateComparison:
     """
 
     scores: Scores
+    yardstick: Yardstick = Yardstick.ACCURACY
     share: float | None = None  # of S, where sums were tried
     cap: float | None = None  # ε up to which sums count reports
     choice: Choice | None = None  # the best plan of rounds, where it was looked for
-    most: float | None = None  # what rounds could be right on at the most, where that was asked
+    most: float | None = None  # what rounds could reach at the most, where that was asked
 
     @property
     def method(self) -> str | None:
-        """The one that is right most often; None if no noise meets the budget."""
+        """The best one by the yardstick; None if no noise meets the budget."""
         methods = [name for name in (Method.SUMS, Method.ROUNDS) if name in self.scores]
-        return max(methods, key=lambda name: _mean(self.scores[name]), default=None)
+        return max(methods, key=self.mean, default=None)
 
     @property
-    def pays(self) -> bool:
-        """Whether that one is expected to pay."""
-        return self.method is not None and pays(self.scores, self.method)
+    def apart(self) -> str:
+        """The better of those that need nobody."""
+        return max(("majority", "alone"), key=self.mean)
 
     @property
-    def is_clear_win(self) -> bool:
-        """Whether it does, and is rarely behind."""
-        if self.method is None or not self.pays:
-            return False
-        right = {name: scores[..., 1].mean(axis=1) for name, scores in self.scores.items()}
-        apart = np.maximum(right["alone"], right["majority"])
-        return bool(np.mean(right[self.method] < apart - _BEHIND) <= _RARELY)
+    def gain(self) -> Gain:
+        """How far the best method is ahead of those that need nobody."""
+        if self.method is None:
+            return Gain(low=-inf, middle=-inf, high=-inf)
+        joint, apart = (
+            self.scores[name][..., self.yardstick.column] for name in (self.method, self.apart)
+        )
+        return Gain.of(joint, apart)
+
+    def mean(self, name: str) -> float:
+        """Of a candidate, by the yardstick."""
+        return _mean(self.scores[name], self.yardstick)
 
 
 def compare(
@@ -180,21 +187,24 @@ def compare(
 ) -> CandidateComparison:
     """Forecast what a planner may choose from, and what needs nobody."""
     joint: dict[str, Array] = {}
-    apart = worth.baselines(within.loss)
+    baselines, by = worth.baselines(within.loss), within.yardstick
     threshold, share, cap, choice, most = -inf, None, None, None, None
+    reached = apart = 0.0
     if within.tries_sums(worth.sizes) and (sums := _score_sums(worth, budget, within, enough)):
-        share, cap = best = max(sums, key=lambda candidate: _mean(sums[candidate]))
+        share, cap = best = max(sums, key=lambda candidate: _mean(sums[candidate], by))
         # rounds must exceed sums clearly, or where sums do not pay what makes joining pay
-        right, alone = _mean(sums[best]), _mean(apart[better_apart(apart)])
-        threshold = right + LITTLE if alone < right else min(right + LITTLE, alone)
+        of_sums = CandidateComparison(scores=baselines | {Method.SUMS: sums[best]}, yardstick=by)
+        reached, apart = of_sums.mean(Method.SUMS), of_sums.mean(of_sums.apart)
+        threshold = reached + LITTLE if apart < reached else min(reached + LITTLE, apart)
         joint[Method.SUMS] = sums[best]
     on_step()
-    sums_pay = enough and Method.SUMS in joint and pays(joint | apart, Method.SUMS)
-    if within.method != Method.SUMS and not sums_pay:
+    if within.method != Method.SUMS and not (enough and Method.SUMS in joint and apart < reached):
         choice, most, rounds = worth.rounds(budget, within, threshold)
         joint |= {} if rounds is None else {Method.ROUNDS: rounds}
     on_step()
-    return CandidateComparison(scores=joint | apart, share=share, cap=cap, choice=choice, most=most)
+    return CandidateComparison(
+        scores=joint | baselines, yardstick=by, share=share, cap=cap, choice=choice, most=most
+    )
 
 
 def _score_sums(
@@ -205,9 +215,9 @@ def _score_sums(
     other is not tried: too little noise on Q or S costs the other.
     """
     middle, *others = _shares_of(budget)
-    caps = (None, *worth.sizes.rounded().epsilons[:-1])
+    caps, by = (None, *worth.sizes.rounded().epsilons[:-1]), within.yardstick
     by_cap = {cap: worth.sums(budget, within.loss, middle, cap) for cap in caps}
-    means = {cap: _mean(right) for cap, right in by_cap.items() if right is not None}
+    means = {cap: _mean(right, by) for cap, right in by_cap.items() if right is not None}
     if not means:
         return {}
     cap = max(means, key=means.__getitem__)
@@ -216,10 +226,12 @@ def _score_sums(
         right = worth.sums(budget, within.loss, share, cap)
         if right is None:
             continue
-        better = bool(scores) and _mean(right) > max(map(_mean, scores.values()))
+        best = max((_mean(other, by) for other in scores.values()), default=inf)
         scores[share, cap] = right
-        comparison = CandidateComparison(scores={Method.SUMS: right} | worth.baselines(within.loss))
-        if better or (enough and comparison.is_clear_win):
+        comparison = CandidateComparison(
+            scores={Method.SUMS: right} | worth.baselines(within.loss), yardstick=by
+        )
+        if _mean(right, by) > best or (enough and comparison.gain.verdict == Verdict.PAYS):
             break
     return scores
 
@@ -240,18 +252,10 @@ def quick_estimate(sizes: Sizes, budget: Budget, within: SearchSpace) -> Candida
     else:
         name, right = Method.ROUNDS, worth.upper_bound(budget, within)
     scores = {} if right is None else {name: right}
-    return CandidateComparison(scores=scores | worth.baselines(within.loss))
+    return CandidateComparison(
+        scores=scores | worth.baselines(within.loss), yardstick=within.yardstick
+    )
 
 
-def better_apart(scores: Scores) -> str:
-    """The better of those that need nobody."""
-    return max(("majority", "alone"), key=lambda name: _mean(scores[name]))
-
-
-def pays(scores: Scores, method: str) -> bool:
-    """Whether joining is expected to: the method is right more often than either alone."""
-    return _mean(scores[method]) > _mean(scores[better_apart(scores)])
-
-
-def _mean(scores: Array) -> float:
-    return float(scores[..., 1].mean())
+def _mean(scores: Array, by: Yardstick) -> float:
+    return float(scores[..., by.column].mean())

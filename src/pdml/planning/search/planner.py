@@ -20,6 +20,7 @@ from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast.utility import Forecast
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
 from pdml.planning.search.candidates import UtilityRuns, compare
@@ -55,9 +56,10 @@ def propose(
     loss: str = "logistic",
     most_rounds: int = 100,
     fixed_settings: Mapping[str, float] = _NOTHING,
+    yardstick: str = Yardstick.ACCURACY,
     progress: Progress | None = None,
 ) -> Proposal:
-    """The plan that is expected to be right most often within a budget: what `pdml plan` proposes.
+    """The plan that is expected to be worth most within a budget: what `pdml plan` proposes.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def propose(
         Public records like those to be trained on, encoded, with their constant column; by default
         simulated data sets of many shapes.
     method : str, optional
-        "rounds" or "sums"; by default whichever is expected to be right more often.
+        "rounds" or "sums"; by default whichever is expected to be worth more.
     loss : str
         "logistic" or "matsushita".
     most_rounds : int
@@ -79,6 +81,9 @@ def propose(
     fixed_settings : mapping, optional
         Settings of rounds that are not to be chosen: ``rounds``, ``penalty``, ``regularization``,
         ``noise_decay``. Any of them asks for rounds.
+    yardstick : str
+        What a model is judged by: a `Yardstick`. Where a class is rare, accuracy hardly tells
+        models apart, and "auc" does.
     progress : callable, optional
         Called as (done, of how many) after each of a few steps.
 
@@ -112,6 +117,7 @@ def propose(
     """
     method = Method.ROUNDS if fixed_settings and method is None else method
     _check(budget, sizes, graph, method, loss, most_rounds, fixed_settings)
+    _validate.choice("yardstick", yardstick, tuple(Yardstick))
     steps = count(1)
 
     def advance() -> None:
@@ -125,6 +131,7 @@ def propose(
         loss=loss,
         most_rounds=most_rounds,
         fixed_settings=tuple(sorted(fixed_settings.items())),
+        yardstick=Yardstick(yardstick),
     )
     advance()
     comparison = compare(worth, budget, within, on_step=advance)

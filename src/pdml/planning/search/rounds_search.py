@@ -26,6 +26,7 @@ from pdml.numerics.admm.graph import Graph
 from pdml.planning.forecast import utility
 from pdml.planning.forecast.rounds_model import RoundsForecast, forecast_rounds, mean_curvature
 from pdml.planning.forecast.synthetic import Population, choices
+from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.search.calibration import excess, hidden, least
 from pdml.planning.search.sums_search import WIDEST
 from pdml.planning.server_spec import ServerSpec
@@ -56,6 +57,7 @@ class SearchSpace:
     loss: str = "logistic"
     most_rounds: int = 100
     fixed_settings: tuple[tuple[str, float], ...] = ()  # of `FIXABLE_SETTINGS`
+    yardstick: Yardstick = Yardstick.ACCURACY  # by which candidates are compared
 
     def tries_sums(self, sizes: Sizes) -> bool:
         """Whether sums are tried for these sizes."""
@@ -273,7 +275,7 @@ class Search:
             noise=float(np.mean(1 - self.costs.signal[shape, t] / size)),
         )
 
-    def score(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
+    def score(self, choice: Choice, times: int) -> list[list[tuple[float, ...]]]:
         """Utility forecast of a choice on each population, as the linear model draws releases."""
         responses, h = self.reached, choice.shape
         t = self.rounds.index(choice.rounds)

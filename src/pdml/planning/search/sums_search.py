@@ -185,11 +185,11 @@ def _calibrated(
 
 
 def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int) -> Array:
-    """(Agreement, accuracy) of utility forecasts, (populations, times, 2)."""
+    """Scores of utility forecasts, (populations, times, yardsticks)."""
     noise = plan.noise_of_total(sizes.server_spec(0))
     loss = plan.loss_for(sizes.classes)
     scores = [
         utility.score_sums(population, sizes, noise, loss, times, cap=plan.epsilon_cap)
         for population in populations
     ]
-    return np.array(scores).reshape(-1, times, 2)
+    return np.array(scores)
