@@ -207,6 +207,7 @@ class Federation:
     ):
         study, self.seed, self.network = study or study_of(), seed, network
         self.program = None  # another one than `pdml node run`
+        self.packages = {}  # of members that run another pdml: the folder that holds it
         self.local_models = {}  # who writes its local model otherwise than by `write_local_model`
         self.folder, self.names = folder, tuple(server.name for server in study.servers)
         self.homes = {
@@ -243,13 +244,17 @@ class Federation:
         if name == "relay":
             return relay_server.command(self.relay_folder)
         program = self.program or [sys.executable, "-c", RUN, "node", "run"]
+        if name in self.packages:
+            first = f"import sys; sys.path.insert(0, {str(self.packages[name])!r}); "
+            program = [sys.executable, "-c", first + RUN, "node", "run"]
         return [*program, str(self.homes[name].folder), "--simulated-noise", str(self.seed)]
 
     def start(self, *names, timeout=30):
         """Start whoever does not run, and wait until all of them are connected."""
         for name in names or ("relay", *self.names):
             if not self.running(name):
-                if name != "relay" and not self.network and not self.program:
+                forked = not (self.network or self.program or name in self.packages)
+                if name != "relay" and forked:
                     self.processes[name] = Forked(
                         self.homes[name].folder,
                         self.seed,
