@@ -16,7 +16,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-all test-deep test-unit test-pythons coverage package sbom simulate fuzz
+.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-all test-rest test-deep test-unit test-pythons coverage package sbom simulate fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,8 +35,11 @@ PYTEST = $(BIN)/pytest --dist loadfile
 test: $(READY) ## run the tests: unit, integration, simulation and one browser, in five minutes on two idle cores
 	$(PYTEST) -n $(WORKERS) -m "not slow and not firefox" tests/unit tests/integration tests/simulation tests/browser
 
-test-all: $(READY) ## run the tests of all tiers: attacks and the second browser, too
-	$(PYTEST) -n $(WORKERS)
+test-rest: $(READY) ## run the tiers that make test leaves out: attacks, and the second browser
+	$(PYTEST) -n $(WORKERS) -m "not slow" tests/attacks
+	$(PYTEST) -n $(WORKERS) -m firefox tests
+
+test-all: test test-rest ## run the tests of all tiers, as CI does
 
 test-unit: $(READY) ## the inner loop: one process, few examples of each property, in a minute on two idle cores
 	$(UNIT)

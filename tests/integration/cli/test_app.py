@@ -86,7 +86,7 @@ def test_the_examples_of_the_help_run_as_printed(
                 continue
             force = ["--force"] if Path("model.json").exists() and command == "train" else []
             code, _, err = run(capsys, *shlex.split(example), *force)
-            assert (code, err) == (0, ""), example
+            assert code == 0 and "pdml:" not in err, example  # a slow machine tells its progress
     assert Path("predictions.csv").exists() and Path("gentle/report.html").exists()
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from collecting import Process, report
 
-from pdml.collector.http.serving import Settings, check_transport
+from pdml.collector.http.serving import Settings, _listen, check_transport
 from pdml.errors import InvalidInput
 
 
@@ -20,6 +20,11 @@ def test_plain_http_is_refused_where_others_could_listen(tmp_path):
     assert check_transport(Settings(host="0.0.0.0", insecure_http=True)) is False
     assert check_transport(Settings(host="127.0.0.1")) is False
     assert check_transport(Settings(host="0.0.0.0", cert=tmp_path, key=tmp_path)) is True
+
+
+def test_an_address_that_is_not_this_machines_is_refused_in_a_sentence():
+    with pytest.raises(InvalidInput, match=r"cannot listen on 203.0.113.77 port \d+: "):
+        _listen("203.0.113.77", 0)
 
 
 def test_tls_with_a_certificate_of_one_s_own(tmp_path):

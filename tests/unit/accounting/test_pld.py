@@ -212,7 +212,7 @@ def test_truncated_noise_in_many_coordinates(size):
     )  # the oracle rounds every coordinate's loss up to its grid
     outside = -np.expm1(size * np.log1p(-2 * ndtr(-6)))
     cruder = profiles.epsilon_at(
-        profiles.truncated(profiles.gaussian_profile(shift), outside), DELTA
+        profiles.truncated_gaussian_profile(shift, outside=outside, edge=inf), DELTA
     )
     assert ours <= cruder
     if size == 1024:

@@ -139,7 +139,7 @@ def calibrate(
 
 def _counted_in_full(spec: ServerSpec, cap: float | None) -> tuple[float, ...]:
     """The largest ε that counts by what it tells, and all above: whoever has less moves Q and S
-    less, and has a better coin."""
+    less, and the response hides more of it."""
     counted = spec.label_epsilon if cap is None else min(cap, spec.label_epsilon)
     return (counted, *(epsilon for epsilon in spec.epsilons if epsilon > counted))
 
