@@ -121,7 +121,7 @@ Topology = Annotated[str, option(_TOPOLOGY, panel=PRIVACY)]
 NormBound = Annotated[float, option("Longer records are clipped to this length.", panel=PRIVACY)]
 Records = Annotated[str, option(_RECORDS, "M or M,M,...")]
 Servers = Annotated[int, option("How many servers train together.")]
-Width = Annotated[int, option(_WIDTH)]
+Width = Annotated[int, option(_WIDTH, None, "--features", "--questions")]
 PublicLabel = Annotated[str, option("Their column to predict.", "COLUMN")]
 
 # What the others may learn

@@ -290,3 +290,34 @@ def test_a_study_says_what_is_planned_for(capsys: pytest.CaptureFixture[str], fo
     file.write_text(plain(replace(study, budget=None)))
     found = outcome(capsys, "plan", str(file), "--records", "400", "--features-epsilon", "2")
     assert found["budget"][0]["allowed"] == 2 and found["budget"][1]["allowed"] == "inf"
+
+
+def test_how_many_people_are_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    """On the page of a board and in a table; the forecast itself has tests of its own."""
+    wanted = ("plan", "--target-auc", "0.6", "--prevalence", "0.1", "--questions", "4")
+    code, out, err = run(capsys, *wanted, "--page", "plan.html")
+    assert code == 0 and "pdml:" not in err
+    assert "How many people are needed" in out and "page  plan.html" in out
+    assert b"4 columns of known answers" in Path("plan.html").read_bytes()
+    code, out, err = run(capsys, *wanted, "--page", "plan.html")
+    assert (code, out) == (1, "") and "exists already" in err
+    few = outcome(capsys, *wanted, "--servers", "5", "--colluding", "1", "--epsilon", "2")
+    assert [row["epsilon"] for row in few["needed"]] == [0.5, 1.0, 2.0]
+    people = [row["people"] for row in few["needed"]]
+    assert people == sorted(people, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        (("--target-auc", "0.4", "--questions", "3"), "--target-auc must be a number in (0.5, 1)"),
+        (("--target-auc", "0.7"), "--questions must be the number of columns"),
+        (("--target-auc", "0.7", "--records", "40"), "--records must be left out"),
+        (("--page", "plan.html", "--records", "40"), "--page needs --target-auc"),
+    ],
+)
+def test_bad_questions_about_people_are_refused(
+    capsys: pytest.CaptureFixture[str], option: tuple[str, ...], sentence: str
+) -> None:
+    code, out, err = run(capsys, "plan", *option)
+    assert (code, out) == (1, "") and sentence in err

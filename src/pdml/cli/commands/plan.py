@@ -1,6 +1,7 @@
 """`pdml plan`: a privacy budget in, the plan that loses the least under it out, and what was
 traded."""
 
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +16,13 @@ from pdml.errors import InvalidInput
 if TYPE_CHECKING:
     from pdml.accounting import Budget
     from pdml.numerics.interval import Range
+    from pdml.planning.forecast.people_needed import PeopleForecast
     from pdml.planning.search.planner import Proposal
     from pdml.planning.training_plan import TrainingPlan
 
 _TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches this on --like."
+_TARGET_AUC = "Say how many people are needed for this AUC, by one exchange of sums."
+_PAGE = "With --target-auc: write a page with sliders for a board."
 _METHOD = "rounds or sums.  [default: whichever is expected to be worth more]"
 _STUDY = "A study.toml: questions, menus, servers, links and budget are its own."
 _PREVALENCE = "How many have the second of two classes, or between which shares."
@@ -29,6 +33,11 @@ _YARDSTICK = (
 _QUIET = {"show_default": False}
 _STUDY_SETTINGS = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links"]
 _STUDY_SETTINGS += ["seed", "target_accuracy"]
+_NOT_FOR_PEOPLE = ["study", "records", "labels_epsilon", "labels_delta", "norm_bound", "topology"]
+_NOT_FOR_PEOPLE += ["links", "method", "rounds", "yardstick", "like", "label", "seed", "out"]
+_NOT_FOR_PEOPLE += ["classes", "target_accuracy"]
+_CONSORTIA = (3, 5, 10, 20)
+_HEADS = ("epsilon", "servers", "colluding", "people")
 _LIMITS = ["features_epsilon", "features_delta", "labels_epsilon", "labels_delta", "colluding"]
 
 
@@ -59,6 +68,8 @@ def plan(
     ] = None,
     label: options.PublicLabel = "",
     target_accuracy: Annotated[float | None, option(_TARGET)] = None,
+    target_auc: Annotated[float | None, option(_TARGET_AUC)] = None,
+    page: Annotated[Path | None, option(_PAGE, "FILE")] = None,
     out: Annotated[Path | None, option("Write the plan's settings as JSON.", "FILE")] = None,
     force: options.Force = False,
     seed: Annotated[int, option("Draws the random topology.", min=0)] = 0,
@@ -76,6 +87,8 @@ def plan(
     forecast as they will be reported. Noise is planned for the whole menu of the label.
 
     \b
+    Example, how many people are needed where one in ten has it:
+      pdml plan --target-auc 0.7 --prevalence 0.1 --questions 8 --page plan.html
     Example:
       pdml plan --features-epsilon 1 --labels-epsilon 0.5 --records 4500 \\
           --servers 10 --features 104
@@ -86,6 +99,28 @@ def plan(
     Example, the smallest epsilon for an accuracy on public records:
       pdml plan --target-accuracy 0.9 --like public.csv --label diagnosis
     """
+    if target_auc is not None:
+        unfit = options.pick_explicit(context, _NOT_FOR_PEOPLE)
+        options.refuse_options(unfit, " with --target-auc, which is of one exchange of sums")
+        chosen = options.pick_explicit(context, ["epsilon", "servers"])
+        _plan_people(
+            target_auc,
+            {
+                "width": features + 1,
+                "prevalence": _read_shares(prevalence),
+                "features_epsilon": features_epsilon,
+                "delta": features_delta,
+            },
+            epsilon=chosen.get("epsilon"),
+            servers=chosen.get("servers"),
+            colluding=colluding,
+            page=page,
+            force=force,
+            as_json=as_json,
+        )
+        return
+    if page is not None:
+        raise InvalidInput("--page needs --target-auc: it says how many people that takes")
     if out is not None:
         outputs.check([out], force=force)
     if target_accuracy is not None and like is None:
@@ -166,6 +201,66 @@ def plan(
                 progress=progress,
             )
     _end(proposal, target_result, out, as_json)
+
+
+def _plan_people(
+    target: float,
+    question: dict[str, Any],
+    *,
+    epsilon: float | None,
+    servers: int | None,
+    colluding: int | None,
+    page: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """How many people an AUC takes: a table, and a page where one is asked for."""
+    from pdml import _validate
+    from pdml.planning.forecast.people_needed import EPSILONS, forecast_people
+
+    why = "0.5 is pure chance"
+    _validate.real("--target-auc", target, low=0.5, high=1, open_low=True, open_high=True, why=why)
+    if question["width"] < 2:
+        raise InvalidInput("--questions must be the number of columns after encoding, at least 1")
+    if page is not None:
+        outputs.check([page], force=force)
+    epsilons = EPSILONS if epsilon is None else (*EPSILONS, epsilon)
+    with console.progress("Forecasting", "forecast") as progress:
+        forecast = forecast_people(**question, epsilons=epsilons, progress=progress)
+    rows = [
+        dict(zip(_HEADS, (level, n, k, forecast.needed(target, level, n, k)), strict=True))
+        for level in forecast.epsilons
+        for n in (_CONSORTIA if servers is None else (servers,))
+        for k in ((None, max(1, n // 2), 1) if colluding is None else (colluding,))
+    ]
+    if page is not None:
+        from pdml.files import atomic_write
+        from pdml.pages.planning_page import planning_page
+
+        outputs.commit({page: partial(atomic_write, data=planning_page(forecast, target))})
+    summary = {"target": target, "needed": rows, "forecast": forecast.to_dict()}
+    console.print_result(as_json, summary, lambda: _show_people(target, forecast, rows, page))
+
+
+def _show_people(
+    target: float, forecast: "PeopleForecast", rows: list[dict[str, Any]], page: Path | None
+) -> None:
+    by_consortium: dict[tuple[float, int], list[str]] = {}
+    for row in rows:
+        people = "not reached" if row["people"] is None else f"{row['people']:,}"
+        by_consortium.setdefault((row["epsilon"], row["servers"]), []).append(people)
+    cells = [(f"{e:g}", str(n), *people) for (e, n), people in by_consortium.items()]
+    colluding = rows[0]["colluding"]
+    whom = ("all others", "half", "one") if len(cells[0]) == 5 else (str(colluding),)
+    heads = ("label epsilon", "organisations", *whom)
+    caption = (
+        f"People in all for an AUC of {target:g} in the mean of {forecast.scores.shape[-1]} "
+        "simulated data sets, by how many of the other organisations may collude; without privacy "
+        f"the AUC is {forecast.without_privacy:.3f}."
+    )
+    console.print_table("How many people are needed", console.Grid(heads, cells), caption)
+    if page is not None:
+        console.print_files({"page": page})
 
 
 def _read_shares(text: str) -> tuple[float, float] | None:
