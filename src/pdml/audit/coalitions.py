@@ -26,7 +26,7 @@ from pdml.mechanisms import masks
 from pdml.mechanisms.integer_gaussian import Units, dequantize
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Simulated
-from pdml.training.processes import run_parallel
+from pdml.research.processes import run_parallel
 from pdml.training.server import Server
 from pdml.training.sums_release import exact, release_sums
 

@@ -39,7 +39,7 @@ from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol import wire_messages
 from pdml.node.protocol.job_terms import JobTerms
 from pdml.node.storage.journal import Journal
-from pdml.training.processes import run_parallel
+from pdml.research.processes import run_parallel
 from pdml.training.server import Node, Server
 
 NEIGHBOUR, VICTIM = "neighbour", "victim"

@@ -27,7 +27,7 @@ from pdml.numerics.admm.labels import record_shift
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.admm.rows import gram
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training.processes import run_parallel
+from pdml.research.processes import run_parallel
 from pdml.training.server import Node, NodeState
 
 CHUNK = 100

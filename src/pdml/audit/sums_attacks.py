@@ -34,8 +34,8 @@ from pdml.mechanisms.integer_gaussian import dequantize
 from pdml.mechanisms.randomness import Simulated
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
+from pdml.research.processes import run_parallel
 from pdml.training import sums_release
-from pdml.training.processes import run_parallel
 from pdml.training.server import Server
 
 TINY = 1e-300  # stands for no noise at all

@@ -26,9 +26,9 @@ from pdml.node.protocol.job_terms import JobTerms
 from pdml.numerics.admm import labels
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
+from pdml.research.processes import run_parallel
 from pdml.study import Study
 from pdml.study.schema.servers import ServerEntry
-from pdml.training.processes import run_parallel
 from pdml.training.server import Node, Server
 
 CHUNK = 500  # transcripts per task

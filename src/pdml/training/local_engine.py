@@ -202,7 +202,7 @@ def _rounds(
     recent: list[Array] = []
 
     for t in range(1, plan.rounds + 1):
-        neighbour_sums = _sum_neighbours(graph, sent)
+        neighbour_sums = graph.sum_over_neighbours(sent.swapaxes(0, 1)).swapaxes(0, 1)
         dual = steps.dual_step(dual, sent, neighbour_sums, **settings)
         target = steps.primal_target(linear, dual, sent, neighbour_sums, **settings)
         points, norms = solvers.solve(target.swapaxes(0, 1), tolerances)
@@ -224,14 +224,6 @@ def _rounds(
         RoundsOutcome(sent[k].copy(), consensus[k], SolverFigures(certified[k], passes, hessians))
         for k in range(len(runs))
     ]
-
-
-def _sum_neighbours(graph: Graph, sent: Array) -> Array:
-    """Σ_{l in N_i} w̃_l, added in ascending order of l as `steps.sum_messages` does."""
-    runs, n = sent.shape[:2]
-    stacked = np.ascontiguousarray(sent.transpose(1, 0, 2, 3)).reshape(n, -1)
-    total: Matrix = graph.adjacency @ stacked
-    return np.asarray(total).reshape(n, runs, *sent.shape[2:]).transpose(1, 0, 2, 3)
 
 
 def diameters(points: Array) -> Array:

@@ -19,6 +19,7 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.training_plan import TrainingPlan
+from pdml.research.bounds.spectra import Spectra, minus, plus
 from pdml.training import local_engine
 
 GRAPHS = {
@@ -74,9 +75,9 @@ def sides(
 
     target = np.tile(rng.normal(size=d), (graph.n, 1))
     degree = np.diag(graph.degrees.astype(float))
-    half = graph.minus / 2  # Q²
-    left = weighted(graph.plus, sent[-1] - target) * penalty / 2
-    right = weighted(graph.plus, sent[0] - target) * penalty / 2
+    half = minus(graph) / 2  # Q²
+    left = weighted(plus(graph), sent[-1] - target) * penalty / 2
+    right = weighted(plus(graph), sent[0] - target) * penalty / 2
     noise, gathered = (
         0.0,
         np.zeros((graph.n, d)),
@@ -84,7 +85,7 @@ def sides(
     for k, w in enumerate(points, 1):
         theta = sent[k] - w
         left += objective(w) - objective(target)
-        left += penalty / 2 * (weighted(graph.plus, w - sent[k - 1]) + weighted(graph.minus, w))
+        left += penalty / 2 * (weighted(plus(graph), w - sent[k - 1]) + weighted(minus(graph), w))
         left += 0.25 / graph.n * float(np.sum((w - target) ** 2))
         noise += penalty * weighted(degree, theta)
         right += 2 * penalty * float(np.sum(theta * (half @ gathered + degree @ (w - target))))
@@ -118,5 +119,5 @@ def test_the_printed_coefficient_of_the_noise_is_larger_than_the_proved_one() ->
     """
     rng = np.random.default_rng(0)
     for graph in [*GRAPHS.values(), *(Graph.random(9, links, rng) for links in (8, 12, 20, 36))]:
-        s = graph.spectra()
+        s = Spectra.of(graph)
         assert s.plus_max**2 / (2 * s.minus_max**2) + s.minus_max > graph.degrees.max()

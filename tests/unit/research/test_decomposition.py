@@ -11,6 +11,7 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.training_plan import TrainingPlan
+from pdml.research.bounds.spectra import minus, plus
 from pdml.training import local_engine
 from pdml.training.server import Server
 
@@ -119,8 +120,8 @@ def test_others_compute_the_gradient_at_the_iterate_less_noise_and_not_at_the_re
     )
     dual = np.zeros((4, 3))
     for t, point in enumerate(points, 1):
-        dual = dual + 0.1 * GRAPH.minus @ sent[t - 1]
-        seen = -dual - 0.1 * (2 * 2 * sent[t] - GRAPH.plus @ sent[t - 1])
+        dual = dual + 0.1 * minus(GRAPH) @ sent[t - 1]
+        seen = -dual - 0.1 * (2 * 2 * sent[t] - plus(GRAPH) @ sent[t - 1])
         for i in range(4):
             theta = sent[t][i] - point[i]
             np.testing.assert_allclose(

@@ -13,7 +13,7 @@ import pytest
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import Simulated
 from pdml.research.paper import MODULES, Claim, Reproduction, drawing, experiment, run, write
-from pdml.training.processes import run_parallel
+from pdml.research.processes import run_parallel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,6 +9,7 @@ import pytest
 
 from pdml.errors import InvalidInput
 from pdml.numerics.admm.graph import Graph
+from pdml.research.bounds.spectra import minus, plus
 from pdml.research.bounds.topology import candidates, contraction, judge
 
 
@@ -54,10 +55,10 @@ def test_contraction_is_what_training_does(graph: Graph, penalty: float) -> None
     state = []
     best = h * (c - wanted) - ridge * wanted  # γ at the optimum
     for _ in range(440):
-        dual = dual + penalty * graph.minus @ w
-        w = (h * c - dual + penalty * graph.plus @ w) / (h + ridge + 2 * penalty * graph.degrees)
+        dual = dual + penalty * minus(graph) @ w
+        w = (h * c - dual + penalty * plus(graph) @ w) / (h + ridge + 2 * penalty * graph.degrees)
         state.append(
-            np.linalg.norm(np.concatenate([w - wanted, dual + penalty * graph.minus @ w - best]))
+            np.linalg.norm(np.concatenate([w - wanted, dual + penalty * minus(graph) @ w - best]))
         )
     rate = contraction(graph, penalty=penalty, ridge=ridge, curvature=h)
     if state[-1] > 1e-11:

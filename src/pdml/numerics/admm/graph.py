@@ -1,11 +1,5 @@
 """Who talks to whom: the undirected, connected graph of servers (Section pro_formulation, "Network
 Model").
-
-With one row per arc (s_i, s_l), 2E of them, A₁ picks w_i and A₂ picks w_l (Section admm_alg). Each
-link appears as two arcs, which the ½ in the paper's L₊ := ½(A₁+A₂)ᵀ(A₁+A₂) and L₋ :=
-½(A₁-A₂)ᵀ(A₁-A₂) cancels, so that per server, and ⊗ I_d for vectors,
-
-    (L₊ w)_i = Σ_{l ∈ N_i} (w_i + w_l)    (L₋ w)_i = Σ_{l ∈ N_i} (w_i - w_l)    L₊ + L₋ = 2 Deg.
 """
 
 import reprlib
@@ -26,24 +20,6 @@ _CONNECTED_TRIES = 100  # small worlds drawn before giving up
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spectra:
-    """σ_min (smallest non-zero) and σ_max of L₊ and L₋ (classifier_converge): both are PSD, so
-    singular values are eigenvalues."""
-
-    plus_min: float
-    plus_max: float
-    minus_min: float
-    minus_max: float
-    bipartite: bool  # then, and only then, L₊ is singular
-
-    @property
-    def algebraic_connectivity(self) -> float:
-        """Second smallest eigenvalue of L₋: on a connected graph it is the smallest non-zero
-        one."""
-        return self.minus_min
-
-
 @dataclass(frozen=True)
 class Graph:
     """n servers and the E links between them, each once as (i, l) with i < l, in order.
@@ -58,7 +34,7 @@ class Graph:
     def __post_init__(self) -> None:
         n, _ = _servers(self.n)
         object.__setattr__(self, "n", n)
-        object.__setattr__(self, "edges", _checked(n, self.edges, range(n)))
+        object.__setattr__(self, "edges", _checked(n, self.edges))
 
     @property
     def n_edges(self) -> int:
@@ -74,16 +50,6 @@ class Graph:
     def degrees(self) -> IntArray:
         """N_i for every server."""
         return _frozen(np.diff(self.adjacency.indptr).astype(np.int64))
-
-    @cached_property
-    def plus(self) -> Array:
-        """L₊ = Deg + Adj (signless Laplacian), n x n."""
-        return _frozen(np.diag(self.degrees) + self.adjacency.toarray())
-
-    @cached_property
-    def minus(self) -> Array:
-        """L₋ = Deg - Adj (Laplacian), n x n."""
-        return _frozen(np.diag(self.degrees) - self.adjacency.toarray())
 
     def neighbours(self, i: int) -> tuple[int, ...]:
         """N_i in increasing order."""
@@ -106,25 +72,6 @@ class Graph:
             )
         total: Array = self.adjacency @ values.reshape(self.n, -1)
         return total.reshape(values.shape)
-
-    def spectra(self) -> Spectra:
-        """Extreme non-zero eigenvalues of L₊ and L₋.
-
-        The zero eigenvalues are known, not guessed by a threshold: on a connected graph L₋ has
-        exactly one, L₊ one if bipartite, else none.
-        """
-        # Two copies of every server, each link from one to the other: two pieces if bipartite.
-        across = np.array([0, self.n])
-        covered = np.concatenate([self.edges + across, self.edges + across[::-1]])
-        bipartite = _pieces(2 * self.n, covered).any()
-        plus, minus = np.linalg.eigvalsh(self.plus), np.linalg.eigvalsh(self.minus)
-        return Spectra(
-            plus_min=float(plus[1 if bipartite else 0]),
-            plus_max=float(plus[-1]),
-            minus_min=float(minus[1]),
-            minus_max=float(minus[-1]),
-            bipartite=bool(bipartite),
-        )
 
     @classmethod
     def random(cls, n: int, links: int, rng: np.random.Generator) -> Self:
@@ -213,31 +160,10 @@ class Graph:
         return cls(n, tuple(network.edges))
 
     @classmethod
-    def from_edges(
-        cls,
-        edges: Iterable[Sequence[int]] | Iterable[Sequence[str]],
-        names: Sequence[str] | None = None,
-    ) -> Self:
-        """Graph over servers 0 to the largest number, or over ``names``, which then fix the order
-        of the servers."""
-        if names is None:
-            array = _as_pairs(edges)
-            return cls(int(array.max(initial=1)) + 1, _pairs(array))
-        number = {name: i for i, name in enumerate(names)}
-        if len(number) < max(2, len(names)):
-            raise GraphError(f"names must be at least two different names, got {list(names)!r}")
-        try:
-            links = [(number[str(first)], number[str(second)]) for first, second in edges]
-        except KeyError as error:
-            raise GraphError(
-                f"edges must join the named servers, got {error.args[0]!r}: the names are "
-                f"{_listed(names)}"
-            ) from error
-        except (TypeError, ValueError) as error:
-            raise GraphError(
-                f"edges must be pairs of server names, got {reprlib.repr(edges)}"
-            ) from error
-        return cls(len(number), _checked(len(number), links, names))
+    def from_edges(cls, edges: Iterable[Sequence[int]]) -> Self:
+        """Graph over servers 0 to the largest number."""
+        array = _as_pairs(edges)
+        return cls(int(array.max(initial=1)) + 1, _pairs(array))
 
 
 @dataclass(frozen=True)
@@ -316,7 +242,7 @@ def build(
             f"links, got {topology!r}",
             setting="topology",
         )
-    return Graph(n, _checked(n, topology, range(n)))
+    return Graph(n, _checked(n, topology))
 
 
 def _servers(n: int) -> tuple[int, int]:
@@ -360,7 +286,7 @@ def _as_pairs(edges: Any) -> IntArray:
     return array.astype(np.int64)
 
 
-def _checked(n: int, edges: Iterable[Any], names: Sequence[object]) -> tuple[tuple[int, int], ...]:
+def _checked(n: int, edges: Iterable[Any]) -> tuple[tuple[int, int], ...]:
     """Edges as (i, l) with i < l, in order; refuse self loops, doubles, unknown servers and graphs
     in several pieces."""
     array = np.sort(_as_pairs(edges), axis=1)
@@ -369,23 +295,21 @@ def _checked(n: int, edges: Iterable[Any], names: Sequence[object]) -> tuple[tup
     if outside.size:
         raise GraphError(f"edges must join servers 0 to {n - 1}, got {_listed(_pairs(outside))}")
     for i, _ in array[array[:, 0] == array[:, 1]]:
-        raise GraphError(
-            f"edges must join different servers, got a link from server {names[i]} to itself"
-        )
+        raise GraphError(f"edges must join different servers, got a link from server {i} to itself")
     for i, j in array[1:][(array[1:] == array[:-1]).all(axis=1)]:
         raise GraphError(
-            f"edges must name each link once, got the link between servers {names[i]} and "
-            f"{names[j]} more than once"
+            f"edges must name each link once, got the link between servers {i} and {j} more than "
+            "once"
         )
-    piece = _pieces(n, array)
+    piece = components(n, array)
     root = int(np.bincount(piece).argmax())  # the first server of the largest piece
     lost = np.flatnonzero(piece != root)
     if lost.size:
-        isolated = [names[i] for i in lost.tolist() if not (array == i).any()]
+        isolated = [i for i in lost.tolist() if not (array == i).any()]
         without = f" (without any link: {_listed(isolated)})" if isolated else ""
         raise GraphError(
-            f"edges must connect all servers, got no path from server {names[root]} to "
-            f"{_listed(names[i] for i in lost.tolist())}{without}"
+            f"edges must connect all servers, got no path from server {root} to "
+            f"{_listed(lost.tolist())}{without}"
         )
     return _pairs(array)
 
@@ -400,7 +324,7 @@ def _adjacency(n: int, edges: IntArray) -> Matrix:
     return matrix
 
 
-def _pieces(n: int, edges: IntArray) -> IntArray:
+def components(n: int, edges: IntArray) -> IntArray:
     """For every server the first server of its connected piece: the least number spreads over
     links, and along the numbers it has met."""
     first, (i, j) = np.arange(n), edges.T

@@ -22,6 +22,7 @@ import numpy as np
 
 from pdml.numerics.admm.graph import Graph
 from pdml.research.bounds.setting import Bound, Setting
+from pdml.research.bounds.spectra import Spectra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Condition:
 
 def growth(graph: Graph, curvature: Curvature, first: float = inf) -> float:
     """φ for λ₁ = ``first``; φ_∞, its supremum, by default."""
-    s = graph.spectra()
+    s = Spectra.of(graph)
     low, high = s.plus_min**2, s.plus_max**2
     top = 2 * curvature.convexity * (s.minus_min / 2) * low
     return (1 - 1 / first) * top / (curvature.smoothness**2 * low + 2 * curvature.convexity * high)
@@ -83,7 +84,7 @@ def growth(graph: Graph, curvature: Curvature, first: float = inf) -> float:
 
 def condition(graph: Graph, curvature: Curvature) -> Condition:
     """b_delta in the limit b → 0, λ₁ → ∞, which no choice exceeds."""
-    s = graph.spectra()
+    s = Spectra.of(graph)
     spread, phi = (s.plus_max / s.plus_min) ** 2, growth(graph, curvature)
     return Condition(ratio=(1 + phi) / spread, growth=phi, spread=spread)
 
@@ -110,7 +111,7 @@ def constants(
     setting: Setting, curvature: Curvature, *, b: float, first: float, second: float, share: float
 ) -> Constants | None:
     """The lemma's constants for α = ``share``·min(M₁, M₂); None where the condition fails."""
-    s = setting.graph.spectra()
+    s = Spectra.of(setting.graph)
     low, high, q = s.plus_min**2, s.plus_max**2, s.minus_min / 2
     # σ_max²(L̄): L̄ = ½(L₊ + L₋) is the degree matrix
     degree = float(np.max(setting.graph.degrees)) ** 2
@@ -250,7 +251,7 @@ def theorem1(
 
 
 def _theorem1(setting: Setting, chosen: Constants, rademacher: Sequence[float] | None) -> Bound:
-    s = setting.graph.spectra()
+    s = Spectra.of(setting.graph)
     c, rho, t, limit = (
         chosen.contraction,
         setting.noise_decay,

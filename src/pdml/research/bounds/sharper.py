@@ -13,6 +13,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.research.bounds.corrected import exact_share, inexact, iterate_term, way
 from pdml.research.bounds.setting import Bound, Setting
+from pdml.research.bounds.spectra import Spectra
 
 VARIANT = "sharper"
 _RATIO = 1.25  # between the radii of shells
@@ -89,7 +90,7 @@ def _theorem(
     n, share = setting.n, setting.delta / 5
     whole = n * label_deviation(setting, setting.pooled, share)
     deviations = np.array([label_deviation(setting, m, share / n) for m in setting.records])
-    gap = setting.penalty * setting.graph.spectra().minus_min
+    gap = setting.penalty * Spectra.of(setting.graph).minus_min
 
     def linear(ridge: float, *, noisy: bool) -> float:
         """max over the mean u and the differences v_i of Σ x_i·u_i less what strong convexity and

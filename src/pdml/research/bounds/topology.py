@@ -23,6 +23,7 @@ from pdml.errors import InvalidInput
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.research.bounds.printed import Curvature, condition
+from pdml.research.bounds.spectra import Spectra, minus
 
 PENALTIES = tuple(float(beta) for beta in np.geomspace(1e-3, 1, 7))
 MOST_SERVERS = 100  # eigenvalues of 2n x 2n matrices, one for each graph, penalty and curvature
@@ -92,7 +93,7 @@ def contraction(graph: Graph, *, penalty: float, ridge: float, curvature: float)
     step: Array = np.block(
         [
             [2 * penalty * scale[:, None] * graph.adjacency.toarray(), -scale[:, None] * basis],
-            [penalty * basis.T @ graph.minus, np.eye(n - 1)],
+            [penalty * basis.T @ minus(graph), np.eye(n - 1)],
         ]
     )
     return float(np.abs(np.linalg.eigvals(step)).max())
@@ -214,7 +215,7 @@ def judge(
     """
     if not penalties:
         raise InvalidInput("penalties must hold at least one number, got none")
-    s, ridge = graph.spectra(), regularization / graph.n
+    s, ridge = Spectra.of(graph), regularization / graph.n
     curvatures = (curvature_bound / 10, curvature_bound)
     rates = {
         beta: max(contraction(graph, penalty=beta, ridge=ridge, curvature=h) for h in curvatures)
@@ -235,7 +236,7 @@ def judge(
         name=name,
         graph=graph,
         spread=s.plus_max / s.plus_min,
-        gap=s.algebraic_connectivity,
+        gap=s.minus_min,
         ratio=ratio(regularization, 1),
         best_ratio=ratio(largest, 1),
         true_ratio=ratio(largest, graph.n),

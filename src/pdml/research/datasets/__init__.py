@@ -3,6 +3,7 @@ that `pdml data fetch` brings.
 """
 
 from pdml.research.datasets import adult, local, raetsch
-from pdml.simulation.generators import ringnorm, twonorm, waveform
+from pdml.research.datasets.artificial import ringnorm, waveform
+from pdml.simulation.generators import twonorm
 
 __all__ = ["adult", "local", "raetsch", "ringnorm", "twonorm", "waveform"]

@@ -35,7 +35,7 @@ from pdml.research.datasets.catalogue import DATASETS, Dataset
 from pdml.research.paper import drawing, experiment
 from pdml.research.paper.drawing import BLUE, INK, MUTED, ORANGE, PAPER
 from pdml.research.paper.reproduction import Claim, Progress, Reproduction
-from pdml.training.processes import run_parallel
+from pdml.research.processes import run_parallel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

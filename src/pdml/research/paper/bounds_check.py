@@ -29,11 +29,11 @@ from pdml.numerics.admm.losses import LOGISTIC
 from pdml.planning.server_spec import RowSpec, TrainingTerms
 from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
+from pdml.research import datasets
 from pdml.research.bounds import Bound, Setting, corrected, printed, sharper
 from pdml.research.paper.reproduction import Progress
-from pdml.simulation import generators
+from pdml.research.processes import run_parallel
 from pdml.training import local_engine
-from pdml.training.processes import run_parallel
 from pdml.training.server import Server
 
 STATEMENTS = ("corollary2", "corollary1", "theorem2", "theorem1")
@@ -112,7 +112,7 @@ _LENGTHS = {"twonorm": 9.5, "waveform": 23.0}
 
 def draw(data: str, m: int, rng: np.random.Generator) -> tuple[Matrix, Array]:
     """m records of the population, within length 1, and labels ±1."""
-    x, y = getattr(generators, data)(m, rng)
+    x, y = getattr(datasets, data)(m, rng)
     if data == "waveform":
         x = np.column_stack([x, np.full(m, _BIAS)])
     return rows.clip(np.ascontiguousarray(x / _LENGTHS[data]), 1.0)[0], y

@@ -26,8 +26,8 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.research.datasets import adult
 from pdml.research.paper import drawing, experiment
 from pdml.research.paper.reproduction import Claim, Progress, Reproduction
+from pdml.research.processes import run_parallel
 from pdml.training import local_engine
-from pdml.training.processes import run_parallel
 from pdml.training.server import Server
 
 PEOPLE = 45_000

@@ -38,8 +38,8 @@ from pdml.research.datasets import raetsch
 from pdml.research.paper import experiment
 from pdml.research.paper.experiment import DELTA
 from pdml.research.paper.reproduction import Progress
+from pdml.research.processes import run_parallel
 from pdml.training import local_engine
-from pdml.training.processes import run_parallel
 
 RANGES = {"splice": (1.0, 4.0)}  # the codes of the four bases
 STANDARDISED = (-3.0, 3.0)  # of the other sets: their columns come as z-scores

@@ -3,7 +3,7 @@
 import pytest
 
 from pdml.errors import InvalidInput
-from pdml.training.processes import run_parallel
+from pdml.research.processes import run_parallel
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 2])
