@@ -214,7 +214,7 @@ def evaluate_at_node(
     read = open_table(table)
     x, truth = labelled_rows(model, read, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
-    dataset = _dataset(study.encoder.encode(read), truth)
+    dataset = _dataset(study.encoder.read(read), truth)
     terms = (study.hash, home.name, job, digest_of(model), dataset, repr(counting), source.name)
     digest = hashlib.sha256(_TERMS + msgspec.json.encode(terms)).hexdigest()
     with closing(home.journal()) as journal:

@@ -10,7 +10,8 @@ of its bins.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -67,8 +68,8 @@ class Menu:
         return tuple(round(epsilon * 1e6) for epsilon in self.menu)
 
     def to_dict(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"menu": list(self.menu), "default": self.default}
-        return fields | ({"accept_weak": True} if self.accept_weak else {})
+        weak = self.accept_weak or None
+        return spell(menu=list(self.menu), default=self.default, accept_weak=weak)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +240,11 @@ class Number:
             return (scaling.level_mass(len(self.choices)),) * len(self.choices)
         return (scaling.NUMBER_MASS, NO_ANSWER_MASS) if self.missing else (scaling.NUMBER_MASS,)
 
+    def cells(self, table: Table, spellings: Collection[str] = ()) -> Array:
+        """The column's numbers as they are; NaN where there is no answer."""
+        with _suggesting(self):
+            return table.numeric(self.name, absent=_absent(self, table, spellings))
+
     def read(self, table: Table, spellings: Collection[str] = ()) -> Array:
         """The column's values, within the range; NaN where there is no answer.
 
@@ -247,7 +253,7 @@ class Number:
         DataError
             If a cell is no answer to the question.
         """
-        values = table.numeric(self.name, absent=absent_in(self, table, spellings))
+        values = self.cells(table, spellings)
         if self.whole and (broken := values != np.floor(values)).any():
             broken &= ~np.isnan(values)
             if broken.any():
@@ -280,18 +286,17 @@ class Number:
         return min(max(round(value, digits), low), high) + 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "kind": "number",
-            "name": self.name,
-        }
-        fields |= {"range": [self.low, self.high]} if math.isfinite(self.low) else {}
-        fields |= {"whole": True} if self.whole else {}
-        if self.typical is not None:
-            fields |= {"typical": self.typical, "spread": self.spread}
-        fields |= {"missing": self.missing} if self.missing else {}
-        if self.epsilon is not None:
-            fields |= {"bins": list(self.bins), "epsilon": self.epsilon.to_dict()}
-        return fields
+        return spell(
+            kind="number",
+            name=self.name,
+            range=[self.low, self.high] if math.isfinite(self.low) else None,
+            whole=self.whole or None,
+            typical=self.typical,
+            spread=self.spread,
+            missing=self.missing or None,
+            bins=list(self.bins) or None,
+            epsilon=self.epsilon and self.epsilon.to_dict(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,13 +369,9 @@ class Category:
             If a cell is no answer to the question.
         """
         levels = (*self.levels, "") if self.missing else self.levels  # `text` has "" in the gaps
-        return positions(
-            table,
-            self.name,
-            levels,
-            what="the declared levels",
-            absent=absent_in(self, table, spellings),
-        )
+        absent, what = _absent(self, table, spellings), "the declared levels"
+        with _suggesting(self):
+            return positions(table, self.name, levels, what=what, absent=absent)
 
     def decode(self, entries: Array) -> str | None:
         """The level behind float32 entries; None where there was no answer."""
@@ -383,16 +384,21 @@ class Category:
         return self.levels[chosen] if chosen < len(self.levels) else None
 
     def to_dict(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "kind": "category",
-            "name": self.name,
-            "levels": list(self.levels),
-        }
-        fields |= {"missing": self.missing} if self.missing else {}
-        return fields | ({} if self.epsilon is None else {"epsilon": self.epsilon.to_dict()})
+        return spell(
+            kind="category",
+            name=self.name,
+            levels=list(self.levels),
+            missing=self.missing or None,
+            epsilon=self.epsilon and self.epsilon.to_dict(),
+        )
 
 
 Attribute = Number | Category
+
+
+def spell(**fields: Any) -> dict[str, Any]:
+    """A declaration without what is None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def from_dict(where: str, item: Any) -> Attribute:
@@ -402,35 +408,30 @@ def from_dict(where: str, item: Any) -> Attribute:
         raise InvalidInput(f"{where} must be a table with a kind, got {quote(item)}")
     kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))
     if kind == "category":
-        check_keys(where, item, {"kind", "name", "levels"} | ({"missing", "epsilon"} & set(item)))
-        fields = {key: value for key, value in item.items() if key not in ("kind", "epsilon")}
-        return Category(**fields, epsilon=_menu(where, item))
-    more = {"whole", "typical", "spread", "missing", "bins"} & set(item)
-    needed = {"kind", "name"} if "typical" in item else {"kind", "name", "range"}
-    check_keys(where, item, needed | more | ({"range", "epsilon"} & set(item)))
-    if "range" not in item:
-        fields = {key: item[key] for key in more}
-        ends: dict[str, Any] = {"low": -math.inf, "high": math.inf}
-        return Number(name=item["name"], **ends, **fields, epsilon=_menu(where, item))
-    if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
-        raise InvalidInput(f"range of {where} must be [low, high], got {quote(item['range'])}")
-    low, high = item["range"]
-    fields = {key: item[key] for key in more}
-    return Number(name=item["name"], low=low, high=high, **fields, epsilon=_menu(where, item))
+        check_keys(where, item, {"kind", "name", "levels"}, {"missing", "epsilon"})
+    else:
+        range_or_scale = "typical" if "typical" in item else "range"
+        optional = {"range", "whole", "typical", "spread", "missing", "bins", "epsilon"}
+        check_keys(where, item, {"kind", "name", range_or_scale}, optional)
+    fields = {key: value for key, value in item.items() if key not in ("kind", "range")}
+    if "epsilon" in item:
+        check_keys(f"epsilon of {where}", item["epsilon"], {"menu", "default"}, {"accept_weak"})
+        fields["epsilon"] = Menu(**item["epsilon"])
+    if kind == "category":
+        return Category(**fields)
+    ends = item.get("range", (-math.inf, math.inf))
+    if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+        raise InvalidInput(f"range of {where} must be [low, high], got {quote(ends)}")
+    return Number(low=ends[0], high=ends[1], **fields)
 
 
-def _menu(where: str, item: Mapping[str, Any]) -> Menu | None:
-    if "epsilon" not in item:
-        return None
-    menu = item["epsilon"]
-    also = {"accept_weak"} & set(menu) if isinstance(menu, Mapping) else set()
-    check_keys(f"epsilon of {where}", menu, {"menu", "default"} | also)
-    return Menu(**menu)
-
-
-def check_keys(where: str, item: Any, keys: set[str]) -> None:
-    """Refuse a table with other keys."""
-    if not isinstance(item, Mapping) or set(item) != keys:
+def check_keys(
+    where: str, item: Any, needed: Collection[str], optional: Collection[str] = ()
+) -> None:
+    """Refuse a table that lacks a key, or has one more."""
+    present = set(item) if isinstance(item, Mapping) else set()
+    keys = {*needed, *present.intersection(optional)}
+    if present != keys:
         got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else quote(item)
         raise InvalidInput(
             f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}"
@@ -455,18 +456,21 @@ def _check_missing(name: str, missing: object, option: str, kind: str) -> None:
         )
 
 
-def absent_in(
+def _absent(
     attribute: Attribute, table: Table, spellings: Collection[str]
 ) -> NDArray[np.bool_] | None:
     """Where a table has no answer to a question; None where everybody must answer it."""
     return table.absent(attribute.name, spellings) if attribute.missing else None
 
 
-def suggest_declaration(error: MissingValueError, attribute: Attribute) -> MissingValueError:
-    """The same refusal of a cell without a value, with what could be declared."""
-    way = "typical" if isinstance(attribute, Number) else "level"
-    hints = [] if attribute.missing else [f"missing = {way!r} says what that means"]
-    hints += [f"missing_values says that {error.cell!r} stands for it"] if error.cell else []
-    return MissingValueError(
-        f"{error}: {' and '.join(hints)}", column=error.column, cell=error.cell
-    )
+@contextmanager
+def _suggesting(attribute: Attribute) -> Iterator[None]:
+    """A refusal of a cell without a value says what could be declared."""
+    try:
+        yield
+    except MissingValueError as error:
+        way = "typical" if isinstance(attribute, Number) else "level"
+        hints = [] if attribute.missing else [f"missing = {way!r} says what that means"]
+        hints += [f"missing_values says that {error.cell!r} stands for it"] if error.cell else []
+        message = f"{error}: {' and '.join(hints)}"
+        raise MissingValueError(message, column=error.column, cell=error.cell) from None

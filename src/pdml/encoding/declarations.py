@@ -11,7 +11,6 @@ import numpy as np
 
 from pdml.encoding.encoder import Attribute, Encoder, Number
 from pdml.encoding.maps import FeatureMap
-from pdml.encoding.scaling import MARGIN
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
 from pdml.formats import decode
@@ -137,7 +136,7 @@ def forecast_clipping(encoder: Encoder) -> ClippingForecast:
             columns.append(np.round(values) if attribute.whole else values)
         else:
             columns.append(source.integers(len(attribute.levels), size=_PEOPLE))
-    lengths = encoder.lengths(columns)
-    long = lengths > MARGIN
-    factor = float(np.median(MARGIN / lengths[long])) if long.any() else 1.0
+    _, lengths = encoder.rows(encoder.numbers(columns))
+    long = lengths > encoder.room
+    factor = float(np.median(encoder.room / lengths[long])) if long.any() else 1.0
     return ClippingForecast(share=float(np.mean(long)), factor=factor)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pdml._types import IntArray
 from pdml.encoding import scaling
-from pdml.encoding.encoder import Attribute, Encoder, Number, RandomisedAnswers
+from pdml.encoding.encoder import Attribute, Encoder, Number
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
@@ -55,7 +55,7 @@ def encode(
         np.array([answer(question, answers[question.name]) if question.epsilon is None else 0.0])
         for question in encoder.attributes
     ]
-    rows, _ = encoder.encode_rows(columns, _weigh_draws(encoder, np.array([draws])))
+    rows, _ = encoder.rows(encoder.numbers(columns, np.array([draws])))
     return np.asarray(rows[0], dtype=np.float32)
 
 
@@ -76,18 +76,6 @@ def draw(
     return draws
 
 
-def _weigh_draws(encoder: Encoder, draws: NDArray[np.int64]) -> RandomisedAnswers | None:
-    """The same as encoders take it."""
-    if not encoder.sensitive:
-        return None
-    weights = np.empty(draws.shape[:2])
-    for k, attribute in enumerate(encoder.sensitive):
-        for millionths in np.unique(draws[:, k, 1]).tolist():
-            chose = draws[:, k, 1] == millionths
-            weights[chose, k] = coded_rows.weight(millionths, len(attribute.choices))
-    return RandomisedAnswers(draws[..., 0], weights)
-
-
 def encode_table(
     encoder: Encoder, table: Table, stream: Stream | None = None
 ) -> NDArray[np.float32]:
@@ -98,11 +86,11 @@ def encode_table(
     """
     features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
     columns = encoder.read_answers(table)
-    draws = _weigh_draws(encoder, _by_default(encoder, columns, stream or SecureStream()))
+    draws = _by_default(encoder, columns, stream or SecureStream())
     for start in range(0, table.n_rows, _CHUNK):
         part = slice(start, start + _CHUNK)
-        chunk = draws and RandomisedAnswers(draws.levels[part], draws.weights[part])
-        features[part], _ = encoder.encode_rows([column[part] for column in columns], chunk)
+        numbers = encoder.numbers([column[part] for column in columns], draws[part])
+        features[part], _ = encoder.rows(numbers)
     return features
 
 

@@ -10,8 +10,7 @@ values, centred levels, declared maps of them.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml._types import Array, IntArray, Matrix
+from pdml._types import Array, Matrix
 from pdml.encoding import attributes as declared
 from pdml.encoding import maps as mapped
 from pdml.encoding import scaling
@@ -32,26 +31,17 @@ from pdml.encoding.row_steps import (
     ReadColumns,
     ScaleNumbers,
     Step,
-    scale_and_clip,
+    finish,
     take,
 )
-from pdml.errors import DataError, InvalidInput, MissingValueError
+from pdml.errors import DataError, InvalidInput
 from pdml.numerics import coded_rows
 from pdml.numerics.coded_rows import Block
 from pdml.tables import Table, quote, quote_names
 
-__all__ = ["VERSION", "Attribute", "Category", "Encoder", "Menu", "Number", "RandomisedAnswers"]
+__all__ = ["VERSION", "Attribute", "Category", "Encoder", "Menu", "Number"]
 
 VERSION = 1  # what becomes of an answer (docs/concepts/encoding.md)
-
-
-@dataclass(frozen=True, eq=False)
-class RandomisedAnswers:
-    """Sensitive answers randomised: a row for each person, a column for each of
-    `Encoder.sensitive`."""
-
-    levels: IntArray  # positions among `choices`
-    weights: Array  # `numerics.coded_rows.weight` of each ε
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +127,11 @@ class Encoder:
         return coded_rows.layout_blocks(self.expansion.width, self.mass, specs)
 
     @property
+    def room(self) -> float:
+        """The longest that a row may be, codes apart, in units of the bound."""
+        return scaling.room(self.blocks)
+
+    @property
     def constant(self) -> float:
         """That of a typical row."""
         return scaling.typical_constant(self.mass, self.expansion.mass, self.blocks)
@@ -160,28 +155,21 @@ class Encoder:
         )
 
     @cached_property
-    def numbers(self) -> tuple[Array, Array, Array, Array]:
-        """(low, high, typical, spread) of columns of numbers."""
-        columns = [(one.low, one.high, *one.scale) for one in self.attributes]  # type: ignore[union-attr]
-        low, high, typical, spread = np.array(columns).T
-        return low, high, typical, spread
-
-    @cached_property
     def columns(self) -> ReadColumns:
         """How cells in the clear become numbers."""
         return ReadColumns(columns=tuple(map(_column, self.clear)))
 
     @cached_property
-    def transform(self) -> tuple[Step, ...]:
-        """From these numbers to the entries of a row."""
-        scales = [np.empty((4, 0)), *map(_scale, self.clear)]
-        origin, unit, low, high = np.hstack(scales)
-        scale = ScaleNumbers(origin=origin, unit=unit, low=low, high=high)
-        return (scale, ExpandMaps(expansion=self.expansion)) if self.maps else (scale,)
+    def scale(self) -> ScaleNumbers:
+        """How these numbers become the entries of a row."""
+        origin, unit, low, high = np.hstack([np.empty((4, 0)), *map(_scale, self.clear)])
+        return ScaleNumbers(origin=origin, unit=unit, low=low, high=high)
 
-    def entries_of(self, numbers: Array) -> Array:
-        """`encode` of columns of numbers (m, d)."""
-        return take(self.transform, numbers)[0]
+    def steps(self, *, constant: bool = True, bound: float = 1.0) -> tuple[Step, ...]:
+        """From these numbers to rows of norm at most ``bound``."""
+        maps = [ExpandMaps(expansion=self.expansion)] if self.maps else []
+        finishing = finish(self.mass, self.blocks, constant=constant, bound=bound)
+        return (self.scale, *maps, *finishing)
 
     def as_cells(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """An array's columns as a table's cells: 1.0 is the level "1.0" of a category."""
@@ -192,62 +180,43 @@ class Encoder:
             for attribute in self.attributes
         }
 
-    def encode(self, table: Table) -> Matrix:
-        """One row per record, without constant and scale."""
-        return self.expand(self.read_answers(table))
+    def read(self, table: Table) -> Array:
+        """`numbers` of a table's records."""
+        return self.numbers(self.read_answers(table))
 
     def read_answers(self, table: Table) -> tuple[NDArray[Any], ...]:
         """Each attribute's answers in a table (`Number.read`, `Category.read`)."""
-        columns = []
-        for attribute in self.attributes:
-            with self.explaining(attribute):
-                columns.append(attribute.read(table, self.missing_values))
-        return tuple(columns)
+        return tuple(attribute.read(table, self.missing_values) for attribute in self.attributes)
 
-    @contextmanager
-    def explaining(self, attribute: Attribute) -> Iterator[None]:
-        """A refusal of a cell without a value says what could be declared."""
-        try:
-            yield
-        except MissingValueError as error:
-            raise declared.suggest_declaration(error, attribute) from None
-
-    def expand(
-        self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
+    def numbers(
+        self, columns: Sequence[NDArray[Any]], draws: NDArray[np.int64] | None = None
     ) -> Array:
-        """The features of answers, one row for each person."""
+        """The numbers of answers in the clear, then codes of the others, a row for each person.
+
+        ``draws``, (people, attributes, 2): of each randomised answer the level, a position among
+        `choices`, and ε in millionths. Without them sensitive answers stay as they are.
+        """
         answers = {
             attribute.name: values
             for attribute, values in zip(self.attributes, columns, strict=True)
         }
-        numbers = [np.empty((len(columns[0]), 0))]
-        numbers += [column.apply(answers[column.name]) for column in self.columns.columns]
-        codes = []
+        parts = [column.apply(answers[column.name]) for column in self.columns.columns]
         for k, attribute in enumerate(self.sensitive):
-            levels = draws.levels[:, k] if draws else attribute.position(answers[attribute.name])
-            loud = draws.weights[:, k : k + 1] if draws else 1.0
-            codes.append(scaling.centred(levels, len(attribute.choices)) * loud + 0.0)
-        return np.hstack([self.entries_of(np.hstack(numbers)), *codes])
+            many = len(attribute.choices)
+            if draws is None:
+                levels, loud = attribute.position(answers[attribute.name]), np.ones(1)
+            else:
+                levels, loud = draws[:, k, 0], coded_rows.weights(draws[:, k, 1], many)
+            parts.append(scaling.centred(levels, many) * loud[:, None] + 0.0)
+        return np.hstack(parts)
 
-    def encode_rows(
-        self, columns: Sequence[NDArray[Any]], draws: RandomisedAnswers | None = None
-    ) -> tuple[Array, int]:
-        """Rows with their constant, of norm at most 1, and how many were clipped."""
-        return self.finish_rows(self.expand(columns, draws))
-
-    def finish_rows(
-        self, features: Array, *, constant: bool = True, bound: float = 1.0
-    ) -> tuple[Array, int]:
-        """Rows of norm at most ``bound`` made of features, and how many were clipped."""
-        rows, lengths = scale_and_clip(
-            features, self.mass, constant=constant, bound=bound, blocks=self.blocks
-        )
-        return rows, int(np.count_nonzero(lengths > scaling.room(self.blocks)))
-
-    def lengths(self, columns: Sequence[NDArray[Any]]) -> Array:
-        """The norms of rows before they are clipped, in units of what they may be."""
-        _, norms = scale_and_clip(self.expand(columns), self.mass, blocks=self.blocks)
-        return np.asarray(norms * (scaling.MARGIN / scaling.room(self.blocks)))
+    def rows(
+        self, numbers: Array, *, constant: bool = True, bound: float = 1.0
+    ) -> tuple[Array, Array]:
+        """Rows by `steps`, and their norms before those above `room` were clipped."""
+        clear = numbers.shape[1] - sum(block.levels for block in self.blocks)
+        steps = self.steps(constant=constant, bound=bound)
+        return take(steps, numbers[:, :clear], numbers[:, clear:])
 
     def decode(self, row: Matrix) -> dict[str, float | str | None]:
         """The answers behind one encoded row, before constant and scale: what a person is shown
@@ -275,14 +244,10 @@ class Encoder:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, spelt as in the study file."""
-        fields: dict[str, Any] = {
-            "attributes": [attribute.to_dict() for attribute in self.attributes]
-        }
-        fields |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
-        return fields | (
-            {"maps": [mapped.to_dict(feature_map) for feature_map in self.maps]}
-            if self.maps
-            else {}
+        return declared.spell(
+            attributes=[attribute.to_dict() for attribute in self.attributes],
+            missing_values=list(self.missing_values) or None,
+            maps=[mapped.to_dict(feature_map) for feature_map in self.maps] or None,
         )
 
     @cached_property
@@ -295,9 +260,9 @@ class Encoder:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`; whatever it would not write is refused, for a misspelt key must
         not pass unnoticed."""
-        more = {"version", "missing_values", "maps"}
-        also = more & set(data) if isinstance(data, Mapping) else set()
-        declared.check_keys("the encoder", data, {"attributes"} | also)
+        declared.check_keys(
+            "the encoder", data, {"attributes"}, {"version", "missing_values", "maps"}
+        )
         _validate.integer("version of the encoder", data.get("version", 1), low=1, high=VERSION)
         if not isinstance(data["attributes"], list):
             raise InvalidInput(
@@ -308,7 +273,7 @@ class Encoder:
                 declared.from_dict(f"attribute {i + 1}", item)
                 for i, item in enumerate(data["attributes"])
             ),
-            **{key: data[key] for key in also - {"version"}},
+            **{key: data[key] for key in ("missing_values", "maps") if key in data},
         )
 
     @classmethod
@@ -367,8 +332,10 @@ def _category_in(
 ) -> Category:
     """``spellings``: what stands for no value, None where every cell must have one."""
     absent = None if spellings is None else table.absent(name, spellings)
-    different, place = table.distinct(name, absent=absent)
-    present = np.bincount(place, minlength=len(different)) > 0  # some may stand for no value only
+    different, position = table.distinct(name, absent=absent)
+    present = (
+        np.bincount(position, minlength=len(different)) > 0
+    )  # some may stand for no value only
     levels = sorted({*different[present].tolist()} - {""})
     if len(levels) > max_levels:
         raise DataError(

@@ -170,19 +170,15 @@ class Encoding:
 
     def resolve(self, estimator: Any, X: Any, y: Any) -> tuple[Pipeline, Matrix, Any]:
         """The pipeline, X as `Pipeline.rows` takes it, and y."""
-        from sklearn.utils.validation import (  # here: tables have no need of it
-            check_consistent_length,
-            column_or_1d,
-        )
+        from sklearn.utils import validation  # here: tables have no need of it
 
-        frame = Frame.of(X)
+        y, frame = validation.validate_data(estimator, y=y), Frame.of(X)
         if self.needs_encoder(X) and frame is not None:
-            names = _take_names(estimator, X, frame)
-            y = column_or_1d(y, warn=True)
-            check_consistent_length(next(iter(frame.cells.values())), y)
-            pipeline = self._pipeline(None, frame, names)
+            validation.check_consistent_length(next(iter(frame.cells.values())), y)
+            pipeline = self._pipeline(None, frame, _take_names(estimator, X, frame, reset=True))
             return pipeline, pipeline.read(X), y
-        x, y = _validate_numbers(estimator, X, y, sparse=not self.needs_encoder(X), reset=True)
+        x = _validate_numbers(estimator, X, sparse=not self.needs_encoder(X), reset=True)
+        validation.check_consistent_length(x, y)
         names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
         if not self.needs_encoder(X):
             refuse_gaps(x)
@@ -339,11 +335,11 @@ class Encoding:
 def read_inputs(pipeline: Pipeline, estimator: Any, X: Any) -> Matrix:
     """X of a prediction, as `Pipeline.rows` takes it."""
     encoder, frame = pipeline.encoder, Frame.of(X)
-    if frame is not None and (encoder is not None and not encoder.is_numeric):
+    plain = encoder is None or encoder.is_numeric
+    if frame is not None and not plain:
         _take_names(estimator, X, frame, reset=False)
         return pipeline.read(X)
-    plain = encoder is None or encoder.is_numeric
-    x, _ = _validate_numbers(estimator, X, None, sparse=plain, reset=False)
+    x = _validate_numbers(estimator, X, sparse=plain, reset=False)
     if plain:
         refuse_gaps(x)
     return pipeline.read(x)
@@ -356,29 +352,19 @@ def refuse_gaps(x: Matrix) -> None:
         raise DataError(f"X must have a value in every cell, got NaN: {GAPS}", setting="missing")
 
 
-def _validate_numbers(
-    estimator: Any, X: Any, y: Any, *, sparse: bool, reset: bool
-) -> tuple[Matrix, Any]:
-    """X as an array of numbers, and y."""
-    from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+def _validate_numbers(estimator: Any, X: Any, *, sparse: bool, reset: bool) -> Matrix:
+    """X as an array of numbers."""
+    from sklearn.utils.validation import validate_data
 
-    options = _NUMBERS if sparse else {**_NUMBERS, "accept_sparse": False}
     frame = Frame.of(X)
     if frame is not None and not frame.is_pandas:
         names = _take_names(estimator, X, frame, reset=reset)
-        x = np.column_stack([frame.numbers(name) for name in names])
-        if not reset:
-            return x, None
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(x, y)
-        return x, y
-    if not reset:
-        return validate_data(estimator, X, **options, reset=False), None
-    x, y = validate_data(estimator, X, y, **options)
-    return x, y
+        return np.column_stack([frame.numbers(name) for name in names])
+    options = _NUMBERS if sparse else {**_NUMBERS, "accept_sparse": False}
+    return validate_data(estimator, X, **options, reset=reset)
 
 
-def _take_names(estimator: Any, X: Any, frame: Frame, *, reset: bool = True) -> tuple[str, ...]:
+def _take_names(estimator: Any, X: Any, frame: Frame, *, reset: bool) -> tuple[str, ...]:
     """The columns' names, kept in an estimator as scikit-learn keeps them, or compared with it."""
     from sklearn.utils.validation import validate_data
 

@@ -39,7 +39,7 @@ class Inputs:
     numbers: tuple[str, ...]
     masses: tuple[float, ...]  # The expected square of each entry (`encoding.scaling`)
 
-    def places(self, columns: Iterable[str]) -> tuple[int, ...]:
+    def positions(self, columns: Iterable[str]) -> tuple[int, ...]:
         """The positions of named entries; of all numbers if none is named."""
         where = {name: k for k, name in enumerate(self.names)}
         wanted = tuple(columns) or self.numbers
@@ -75,7 +75,7 @@ class Squares:
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
         """The positions of the entries it is made of."""
-        return inputs.places(self.columns)
+        return inputs.positions(self.columns)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
         """Of the columns it adds."""
@@ -119,7 +119,7 @@ class Products:
         _check_keep(self.keep)
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
-        return inputs.places(name for pair in self.pairs for name in pair)
+        return inputs.positions(name for pair in self.pairs for name in pair)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
         return tuple(f"{first}*{second}" for first, second in self.pairs)
@@ -177,7 +177,7 @@ class Bins:
         return self.edges or tuple(equal)
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
-        return inputs.places(self.columns)
+        return inputs.positions(self.columns)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
         return tuple(
@@ -233,7 +233,7 @@ class Fourier:
         _validate.integer("seed", self.seed, low=0, high=2**53)
 
     def uses(self, inputs: Inputs) -> tuple[int, ...]:
-        return inputs.places(self.columns)
+        return inputs.positions(self.columns)
 
     def names(self, inputs: Inputs) -> tuple[str, ...]:
         return tuple(f"fourier {k + 1}" for k in range(self.count))

@@ -22,7 +22,6 @@ from pdml.encoding.row_steps import (
     ClipRows,
     ReadNumbers,
     Step,
-    finish,
 )
 from pdml.errors import DataError, InvalidInput
 from pdml.numerics.admm import rows
@@ -68,7 +67,7 @@ class Pipeline:
         return self.names if self.encoder is None else self.encoder.feature_names
 
     def read(self, records: Any) -> Matrix:
-        """Records as `rows` takes them: columns of numbers, or the entries of an encoder.
+        """Records as `rows` takes them: columns of numbers, or `Encoder.numbers`.
 
         ``records``: a `Table`, a path of one, a DataFrame, or an array with all columns in order.
         """
@@ -92,9 +91,7 @@ class Pipeline:
             raise DataError(f"{table.source} lacks columns the model needs: {quote_names(missing)}")
         if encoder is None:
             return np.column_stack([table.numeric(name) for name in columns])
-        if encoder.is_numeric:
-            return np.column_stack(encoder.read_answers(table))
-        return encoder.encode(table)
+        return encoder.read(table)
 
     def rows(self, x: Matrix) -> tuple[Matrix, int]:
         """Rows as they are trained on, and how many were clipped.
@@ -109,41 +106,39 @@ class Pipeline:
             if self.intercept:
                 x = rows.append_bias(x)
             return rows.clip(x, self.norm_bound, in_place=self.intercept)  # which has made a copy
-        finishing: dict[str, Any] = {"constant": self.intercept, "bound": self.norm_bound}
-        if not encoder.is_numeric:
-            return encoder.finish_rows(x, **finishing)
         if sp.issparse(x):
             return self._sparse(x, encoder)
         matrix, clipped = np.empty((len(x), encoder.n_features + self.intercept), x.dtype), 0
         for start in range(0, len(x), _CHUNK):
             part = slice(start, start + _CHUNK)
-            matrix[part], more = encoder.finish_rows(encoder.entries_of(x[part]), **finishing)
-            clipped += more
+            matrix[part], lengths = encoder.rows(
+                x[part], constant=self.intercept, bound=self.norm_bound
+            )
+            clipped += int(np.count_nonzero(lengths > encoder.room))
         return matrix, clipped
 
     def _sparse(self, x: Matrix, encoder: Encoder) -> tuple[Matrix, int]:
-        low, high, typical, spread = encoder.numbers
+        scale = encoder.scale
         if encoder.maps:
             raise InvalidInput(
                 "maps must be left out for a sparse X, got one: its columns would fill in every "
                 "zero",
                 setting="maps",
             )
-        if typical.any():
+        if scale.origin.any():
             raise InvalidInput(
                 "scales of a sparse X must have typical values of 0: others would fill in every "
                 "zero",
                 setting="scales",
             )
-        if (low > 0).any() or (high < 0).any():
+        if (scale.low > 0).any() or (scale.high < 0).any():
             raise InvalidInput(
                 "ranges of a sparse X must hold 0: others would fill in every zero",
                 setting="ranges",
             )
-        matrix, values = x.copy(), np.clip(x.data, low[x.indices], high[x.indices])
-        entries = scaling.standardised(values, 0.0, spread[x.indices])
         factor = scaling.row_factor(encoder.mass) * self.norm_bound
-        matrix.data = (entries * factor).astype(x.dtype)
+        matrix = x.copy()
+        matrix.data = (scale.take(x.indices).apply(x.data) * factor).astype(x.dtype)
         if self.intercept:
             matrix = rows.append_bias(matrix, scaling.CONSTANT * self.norm_bound)
         return rows.clip(matrix, self.norm_bound)
@@ -164,10 +159,7 @@ class Pipeline:
             constant = (AppendConstant(value=1.0),) if self.intercept else ()
             return (read, *constant, ClipRows(bound=self.norm_bound))
         read = encoder.columns if self.by_name else ReadNumbers(width=len(self.columns))
-        finishing = finish(
-            encoder.mass, encoder.blocks, constant=self.intercept, bound=self.norm_bound
-        )
-        return (read, *encoder.transform, *finishing)
+        return (read, *encoder.steps(constant=self.intercept, bound=self.norm_bound))
 
 
 def unnamed(many: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ studies and estimators, which NumPy takes here and scikit-learn, ONNX and JavaSc
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,12 @@ class ScaleNumbers:
     low: Array
     high: Array
 
+    def take(self, columns: IntArray) -> "ScaleNumbers":
+        """The same for these columns, once for each number."""
+        return ScaleNumbers(
+            **{field.name: getattr(self, field.name)[columns] for field in fields(self)}
+        )
+
     def apply(self, rows: Array) -> Array:
         with np.errstate(over="ignore"):  # what is too large for a double is clipped like the rest
             far = (np.asarray(rows, dtype=np.float64) - self.origin) / self.unit
@@ -225,7 +231,13 @@ Step = (
 def finish(
     mass: float, blocks: tuple[Block, ...], *, constant: bool = True, bound: float = 1.0
 ) -> tuple[Step, ...]:
-    """From entries to rows of norm at most ``bound``."""
+    """From entries to rows.
+
+    Guarantees
+    ----------
+    - Every norm is at most ``bound``, also after each entry was rounded to float32.
+    - A row depends on its own entries and on public settings alone, to the bit.
+    """
     return (
         Multiply(factor=scaling.row_factor(mass)),
         *([AppendCodes(blocks=blocks)] if blocks else []),
@@ -250,24 +262,3 @@ def take(steps: Sequence[Step], entries: Array, codes: Array | None = None) -> t
             case _:
                 raise TypeError(f"entries cannot take the step {step!r}")
     return rows, lengths
-
-
-def scale_and_clip(
-    entries: Array,
-    mass: float,
-    *,
-    constant: bool = True,
-    bound: float = 1.0,
-    blocks: tuple[Block, ...] = (),
-) -> tuple[Array, Array]:
-    """Rows as they are trained on, of entries with codes at their end, and the norms of rows
-    without codes before they were clipped.
-
-    Guarantees
-    ----------
-    - Every norm is at most ``bound``, also after each entry was rounded to float32.
-    - A row depends on its own entries and on public settings alone, to the bit.
-    """
-    clear = blocks[0].start if blocks else entries.shape[1]
-    steps = finish(mass, blocks, constant=constant, bound=bound)
-    return take(steps, entries[:, :clear], entries[:, clear:])

@@ -27,7 +27,7 @@ from math import sqrt
 
 import numpy as np
 
-from pdml._types import Array
+from pdml._types import Array, IntArray
 
 CONSTANT = 0.2  # the last entry of a row, for the intercept
 MARGIN = 1 - 2.0**-20  # the longest norm: outweighs the rounding of every entry to float32
@@ -65,6 +65,12 @@ def weight(micro_epsilon: int, levels: int) -> float:
         odds = (Decimal(micro_epsilon) / _MILLION).exp()
         exact = (odds + levels - 1) / (odds - 1)
         return int((exact * _UNIT).to_integral_value(rounding=ROUND_FLOOR)) / _UNIT
+
+
+def weights(micro_epsilons: IntArray, levels: int) -> Array:
+    """w of each ε."""
+    distinct, which = np.unique(micro_epsilons, return_inverse=True)
+    return np.array([weight(micro, levels) for micro in distinct.tolist()])[which.ravel()]
 
 
 def layout_blocks(

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget
 from pdml.encoding import device_encoding
-from pdml.encoding.attributes import absent_in
 from pdml.encoding.encoder import Attribute, Encoder, Number
 from pdml.errors import DataError, InvalidInput, StudyError
 from pdml.formats import canonical_json, decode
@@ -354,9 +353,7 @@ class Study:
         for attribute in self.attributes:
             if not isinstance(attribute, Number):
                 continue
-            gaps = absent_in(attribute, table, self.encoder.missing_values)
-            with self.encoder.explaining(attribute):
-                values = table.numeric(attribute.name, absent=gaps)
+            values = attribute.cells(table, self.encoder.missing_values)
             outside = (values < attribute.low) | (values > attribute.high)
             if outside.any():
                 row = int(np.argmax(outside))

@@ -120,5 +120,5 @@ def propose_for(
 
 def _true_rows(study: Study, public: Table, label: str) -> tuple[Matrix, IntArray]:
     encoder = study.encoder
-    rows, _ = encoder.encode_rows(encoder.read_answers(public))
+    rows, _ = encoder.rows(encoder.read(public))
     return rows, study.read_labels(public, label)

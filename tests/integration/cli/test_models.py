@@ -72,7 +72,7 @@ def folder(
 def test_equals_the_model_in_process(capsys: pytest.CaptureFixture[str]) -> None:
     model = load_model("model.json")
     assert model.encoder is not None
-    x = Features(Encoder.from_dict(model.encoder).encode(read_table("people.csv")))
+    x = Features(Encoder.from_dict(model.encoder).read(read_table("people.csv")))
     code, out, err = run(capsys, "predict", "model.json", "people.csv", "--proba")
     assert (code, err) == (0, "")
     header, *rows = csv.reader(io.StringIO(out))

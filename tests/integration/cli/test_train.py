@@ -218,7 +218,7 @@ def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
         Number(name="bmi", low=10, high=60),
     )
     encoder = Encoder(attributes=attributes)
-    x = encoder.encode(
+    x = encoder.read(
         Table(columns={name: table[name].to_numpy() for name in ("age", "sex", "bmi")})
     )
     settings = SimulationSettings(

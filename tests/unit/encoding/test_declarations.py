@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from estimators import make_classifier
+from finishing import scale_and_clip
 
 from pdml import Encoding, TrainingPlan, load_model
-from pdml.encoding import row_steps, scaling
+from pdml.encoding import scaling
 from pdml.encoding.encoder import Encoder, Number
 from pdml.encoding.encoding import RANGES_LEAK, SCALES_LEAK
 from pdml.encoding.maps import Fourier, Squares
@@ -75,7 +76,7 @@ def test_rows_are_those_of_the_formula(kind):
     encoder = numbers(("age", "income"), SCALES, maps=(Squares(),))
     rows, clipped = Pipeline(encoder=encoder, norm_bound=2.0).rows(x.astype(kind))
     entries = encoder.expansion.apply(scaling.standardised(x.astype(kind), *np.array(SCALES).T))
-    wanted, lengths = row_steps.scale_and_clip(entries, 4.0, bound=2.0)
+    wanted, lengths = scale_and_clip(entries, 4.0, bound=2.0)
     count = np.count_nonzero(lengths > scaling.MARGIN)
     assert rows.dtype == kind and clipped == count
     np.testing.assert_allclose(rows, wanted, rtol=1e-6)
@@ -310,10 +311,11 @@ def test_a_frame_of_plain_numbers_needs_no_encoder():
 def test_a_model_has_the_rows_of_its_encoder():
     table, y = frame()
     model = fitted(table, y, **FRAME).model_
-    entries = model.features(table)
+    records = model.features(table)
     encoder = Encoder.from_dict(model.encoder)
-    rows, _ = Pipeline(encoder=encoder).rows(entries.matrix)
-    np.testing.assert_array_equal(rows, row_steps.scale_and_clip(entries.matrix, encoder.mass)[0])
+    rows, _ = Pipeline(encoder=encoder).rows(records.matrix)
+    entries = encoder.scale.apply(records.matrix)
+    np.testing.assert_array_equal(rows, scale_and_clip(entries, encoder.mass)[0])
     weights = np.append(model.coefficients[0], model.intercepts[0])
-    np.testing.assert_allclose(model.decision_function(entries), rows @ weights, rtol=1e-12)
-    np.testing.assert_array_equal(model.predict(table), model.predict(entries))
+    np.testing.assert_allclose(model.decision_function(records), rows @ weights, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(table), model.predict(records))

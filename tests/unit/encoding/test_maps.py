@@ -6,10 +6,11 @@ import hashlib
 
 import numpy as np
 import pytest
+from finishing import scale_and_clip
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.encoding import maps, row_steps, scaling
+from pdml.encoding import maps, scaling
 from pdml.encoding.maps import Bins, Fourier, Inputs, Products, Squares
 from pdml.encoding.row_steps import Expansion
 from pdml.errors import InvalidInput
@@ -62,7 +63,7 @@ def test_each_row_is_mapped_by_itself_into_limits(each, seed):
     assert (np.abs(made) <= scaling.LIMIT).all()
     for j in range(len(entries)):
         np.testing.assert_array_equal(row.apply(entries[j : j + 1])[0], made[j])
-    finished, _ = row_steps.scale_and_clip(made, row.mass)
+    finished, _ = scale_and_clip(made, row.mass)
     assert (np.linalg.norm(finished.astype(np.float32).astype(float), axis=1) <= 1).all()
 
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from finishing import scale_and_clip
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.encoding import row_steps, scaling
+from pdml.encoding import scaling
 from pdml.encoding.scaling import CONSTANT, LIMIT, MARGIN, SIZE
 from pdml.errors import InvalidInput
 from pdml.numerics import coded_rows
@@ -50,7 +51,7 @@ def test_levels_are_centred(levels, code):
 
 @given(entries(), masses, st.booleans(), st.sampled_from([1.0, 0.25, 7.0]))
 def test_no_row_is_longer_than_the_bound_even_in_float32(made, mass, constant, bound):
-    rows, lengths = row_steps.scale_and_clip(made, mass, constant=constant, bound=bound)
+    rows, lengths = scale_and_clip(made, mass, constant=constant, bound=bound)
     shrunk = np.count_nonzero(lengths > scaling.MARGIN)
     single = rows.astype(np.float32).astype(np.float64)
     assert (np.linalg.norm(rows, axis=1) <= bound).all()
@@ -64,9 +65,9 @@ def test_no_row_is_longer_than_the_bound_even_in_float32(made, mass, constant, b
 
 @given(entries(), masses)
 def test_rows_are_made_one_by_one_and_can_be_read_back(made, mass):
-    rows, _ = row_steps.scale_and_clip(made, mass)
+    rows, _ = scale_and_clip(made, mass)
     for j, row in enumerate(rows):
-        alone, _ = row_steps.scale_and_clip(made[j : j + 1], mass)
+        alone, _ = scale_and_clip(made[j : j + 1], mass)
         np.testing.assert_array_equal(alone[0], row)
         np.testing.assert_allclose(scaling.unscale(row, mass), made[j], rtol=1e-9, atol=1e-12)
 
@@ -75,9 +76,7 @@ def test_a_typical_row_has_the_same_length_whatever_its_width():
     rng = np.random.default_rng(0)
     for width in (3, 30, 300):
         made = rng.normal(size=(4000, width))
-        root = np.sqrt(
-            np.mean(row_steps.scale_and_clip(made, float(width), constant=False)[1] ** 2)
-        )
+        root = np.sqrt(np.mean(scale_and_clip(made, float(width), constant=False)[1] ** 2))
         assert abs(root - SIZE) < 0.05  # 4000 rows of 3: four standard errors are 0.04
 
 
@@ -89,7 +88,7 @@ def test_the_constant_of_a_row_with_entries_as_large_as_expected(numbers, levels
     blocks = coded_rows.layout_blocks(numbers, mass, asked)
     row = np.zeros((1, numbers + sum(levels)))
     row[:, :numbers] = 1.0
-    made, _ = row_steps.scale_and_clip(row, mass, blocks=blocks)
+    made, _ = scale_and_clip(row, mass, blocks=blocks)
     found = scaling.typical_constant(mass, float(numbers), blocks)
     assert found == pytest.approx(made[0, -1], rel=1e-12)
     if not levels and numbers:

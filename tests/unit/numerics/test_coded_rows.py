@@ -4,11 +4,12 @@ replace.
 
 import numpy as np
 import pytest
+from finishing import scale_and_clip
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from pdml.encoding import row_steps, scaling
+from pdml.encoding import scaling
 from pdml.numerics import coded_rows
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC
@@ -142,7 +143,7 @@ def test_rows_are_never_longer_than_one(levels, numbers, seed):
         ]
         drawn = scaling.centred(rng.integers(0, block.levels, 5), block.levels)
         parts.append(drawn * np.array(loud)[:, None])
-    x, _ = row_steps.scale_and_clip(np.hstack(parts), mass, blocks=blocks)
+    x, _ = scale_and_clip(np.hstack(parts), mass, blocks=blocks)
     assert np.linalg.norm(x.astype(np.float32).astype(float), axis=1).max() <= 1
 
 

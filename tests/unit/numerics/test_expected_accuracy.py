@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from finishing import scale_and_clip
 from test_fit import exact, population, with_noise
 
-from pdml.encoding import row_steps, scaling
+from pdml.encoding import scaling
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.interval import Range
 from pdml.numerics.sums.expected_accuracy import expect, gain
@@ -132,7 +133,7 @@ def test_where_no_label_said_anything_anything_is_possible():
 
 def letters(seed):
     """Totals of 25 letters of four, by which 1 is told from the declared evenness of 0: few
-    positions nearly always hold one letter. As `row_steps.scale_and_clip` makes rows, which are returned
+    positions nearly always hold one letter. As `scale_and_clip` makes rows, which are returned
     with classes; noise hides the means of columns.
     """
     rng = np.random.default_rng(seed)
@@ -142,7 +143,7 @@ def letters(seed):
     code[kept] = 0
     entries = np.hstack([scaling.centred(code[:, k], 4) for k in range(25)])
     mass = 100 * scaling.level_mass(4)
-    return row_steps.scale_and_clip(entries, mass)[0], y, scaling.typical_constant(mass), rng
+    return scale_and_clip(entries, mass)[0], y, scaling.typical_constant(mass), rng
 
 
 def test_the_interval_holds_where_noise_hides_the_means_of_letters():
@@ -169,7 +170,7 @@ def test_rows_of_one_norm_are_not_taken_for_gaussian_classes():
     rng = np.random.default_rng(7100)
     v = rng.uniform(-1, 1, size=(40_000, 2)) * [1.6, 1.8]
     y = (rng.normal(v @ [1.2, 3.0], 2.0) > 0).astype(int)
-    x, _ = row_steps.scale_and_clip(v, 2.0)
+    x, _ = scale_and_clip(v, 2.0)
     still = Noise(label=1e-6, square=1e-6)
     output = expected(exact(x, y), still).accuracy
     truth = judged(fit_sums(exact(x, y), still, loss=LOGISTIC).weights, x, y)
@@ -177,13 +178,13 @@ def test_rows_of_one_norm_are_not_taken_for_gaussian_classes():
 
 
 def clouds(seed):
-    """200 records of two Gaussian classes (twonorm) and 6,000 others, as `row_steps.scale_and_clip` makes
+    """200 records of two Gaussian classes (twonorm) and 6,000 others, as `scale_and_clip` makes
     rows; their classes, the typical constant, and a generator.
     """
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=6200)
     entries = rng.normal(size=(len(y), 20)) + (2 * y - 1)[:, None] * 2 / np.sqrt(20)
-    x, _ = row_steps.scale_and_clip(entries / np.sqrt(1.2), 20.0)
+    x, _ = scale_and_clip(entries / np.sqrt(1.2), 20.0)
     return x, y, scaling.typical_constant(20.0), rng
 
 

@@ -42,7 +42,8 @@ def test_entries_by_hand() -> None:
         "job=office",
         "job=prefer not to say",
     )
-    rows = BOTH.encode(people((45, "farm"), (60, "office"), (np.nan, "?"), (95, "")))
+    answers = BOTH.read(people((45, "farm"), (60, "office"), (np.nan, "?"), (95, "")))
+    rows = BOTH.scale.apply(answers)
     third = 1 / 3
     np.testing.assert_allclose(
         rows,
@@ -67,7 +68,7 @@ def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
     result = replace(plain, typical=60, spread=14)
     tables = people((20, ""), (99, ""))
     encoders = [Encoder(attributes=(one,)) for one in (plain, result)]
-    np.testing.assert_array_equal(*(each.encode(tables) for each in encoders))
+    np.testing.assert_array_equal(*(each.scale.apply(each.read(tables)) for each in encoders))
 
 
 @pytest.mark.parametrize(
@@ -98,16 +99,16 @@ def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None
     with pytest.raises(
         MissingValueError, match=r"row 1 of the table: missing = 'typical' says what that"
     ):
-        strict.encode(people((np.nan, "farm")))
+        strict.read(people((np.nan, "farm")))
     said = "missing = 'level' says what that means and missing_values says that '[?]' stands for it"
     with pytest.raises(MissingValueError, match=said):
-        strict.encode(people((34, "?")))
+        strict.read(people((34, "?")))
     with pytest.raises(
         MissingValueError, match=r"says NA\): missing_values says that 'NA' stands for it"
     ):
-        BOTH.encode(people((34, "NA")))
+        BOTH.read(people((34, "NA")))
     with pytest.raises(DataError, match="one of the declared levels 'farm', 'office', got 'sea'"):
-        BOTH.encode(people((34, "sea")))
+        BOTH.read(people((34, "sea")))
     study = replace(STUDY, encoder=BOTH, wording={})
     study.check_ranges(people((34, "farm"), (np.nan, "?")))
     with pytest.raises(DataError, match="got 17 in row 2"):
@@ -116,9 +117,10 @@ def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None
 
 def test_whole_numbers_have_gaps_too() -> None:
     whole = Encoder(attributes=(replace(AGE, whole=True),))
-    assert whole.encode(people((np.nan, ""), (30, ""))).tolist() == [[0, 1], [-1, 0]]
+    answers = whole.read(people((np.nan, ""), (30, "")))
+    assert whole.scale.apply(answers).tolist() == [[0, 1], [-1, 0]]
     with pytest.raises(DataError, match=r"whole numbers, got 30\.5 in row 2"):
-        whole.encode(people((np.nan, ""), (30.5, "")))
+        whole.read(people((np.nan, ""), (30.5, "")))
 
 
 def test_from_data_takes_typical_values_and_gaps_too() -> None:

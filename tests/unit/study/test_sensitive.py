@@ -104,7 +104,7 @@ def test_a_service_takes_codes_of_the_menu_and_no_others(drawn, data):
     spoilt[where] = np.nextafter(spoilt[where], np.float32(0))
     refused = rules.read([report_of(spoilt)], 0.0)[0]
     assert isinstance(refused, Refusal) and refused.code == "bad_features"
-    plain = ENCODER.encode_rows([np.array([1]), np.array([40.0]), np.array([3.0])])[0][0]
+    plain = ENCODER.rows(ENCODER.numbers([np.array([1]), np.array([40.0]), np.array([3.0])]))[0][0]
     summary = rules.read([report_of(plain.astype(np.float32))], 0.0)[0]
     assert isinstance(summary, Refusal)  # a true answer, not a code
 
