@@ -123,7 +123,7 @@ class SumsReleased:
 
 @dataclass(frozen=True, kw_only=True)
 class CountsReleased:
-    """Somebody who has records with their *true* labels told once how often a model is right on
+    """Somebody who has records with their *true* labels released once how often a model is right on
     them: a table of counts, each with Gaussian noise (docs/guide/evaluate.md).
 
     ``shift`` bounds how far one record, or its label alone, moves the table in Euclidean norm. No

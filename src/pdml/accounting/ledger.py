@@ -360,30 +360,6 @@ class Ledger:
             )
         return person_rows(self.events, self.reports, delta=self.delta, classes=self.classes)
 
-    def person_row(self, record: int) -> list[LedgerRow]:
-        """The whole table as it stands for one record."""
-        if self.reports is None or not 0 <= record < len(self.reports.servers):
-            count = 0 if self.reports is None else len(self.reports.servers)
-            raise InvalidInput(
-                f"record must be the index of one of the {count} known reports, got {record}"
-            )
-        server = int(self.reports.servers[record])
-        kind = (self.reports.epsilons[record], self.reports.weights[record])
-        person = release_loss(self._sent[server], *kind, classes=self.classes)
-        chosen = {name: epsilons[record] for name, epsilons in self.reports.answers.items()}
-        table = []
-        for line in self.rows(server):
-            row = self._rows.get(line.data)
-            row = None if row is None else row.with_epsilons(chosen)
-            if line.adversary == Adversary.OTHERS:
-                line = self._worst(line.data, row, [person], [self._sent[server]])
-            elif not isinf(line.epsilon):
-                epsilon = 0.0 if row is None else row.answers_epsilon({})
-                epsilon += float(person.epsilon[0]) if row is None or row.label else 0.0
-                line = replace(line, epsilon=epsilon, certainty=float(expit(epsilon)))
-            table.append(line)
-        return table
-
     def epsilons(self, data: str) -> list[float]:
         """ε of labels or features against other servers after each round (worst server), at the
         ledger's δ."""

@@ -145,9 +145,15 @@ def answers_others_reason(row: AnswerRow, sent: EventGroups, colluding: int | No
         if len(row.answers) + row.label == 1
         else "all its randomised responses together"
     )
-    among = [1 if colluding is None else release.hidden_among - colluding for release in sent.sums]
-    hidden = f", in the total of {min(among)} servers" if sent.sums and min(among) > 1 else ""
-    return f"{many}, then what hides the record{hidden}"
+    return f"{many}, then what hides the record{_in_total(sent, colluding, ', in')}"
+
+
+def _in_total(sent: EventGroups, colluding: int | None, how: str) -> str:
+    """That sums are seen in a total only, if they are."""
+    if colluding is None or not sent.sums:
+        return ""
+    honest = min(release.hidden_among for release in sent.sums) - colluding
+    return f"{how} the total of {honest} servers" if honest > 1 else ""
 
 
 def exchanges(count: int) -> str:
@@ -181,10 +187,7 @@ def _of_training(data: str, bound: str, sent: EventGroups, colluding: int | None
         return "randomised response alone"
     parts = [_HIDES.get(bound, "noise in all rounds sent")] if sent.released else []
     if sent.sums:
-        among = [
-            1 if colluding is None else release.hidden_among - colluding for release in sent.sums
-        ]
-        hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
+        hidden = _in_total(sent, colluding, ", hidden in")
         randomised = bound == bounds.RESPONSE and not isinf(sent.epsilon) and not sent.released
         response = ", with the device's randomised response" if randomised else ""
         parts.append(f"noise on {exchanges(len(sent.sums))}{response}{hidden}")

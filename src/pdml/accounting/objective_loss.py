@@ -87,8 +87,8 @@ def uniform_box(event: ObjectiveNoised, shift: Array) -> Hidden:
 
 def uniform_ball(event: ObjectiveNoised, shift: Array) -> Hidden:
     """Two balls of radius R whose centres are s apart: the share of one outside the other."""
-    apart = np.minimum(1.0, shift / (2 * event.bound))
-    return Hidden(flat=betainc(0.5, (event.size + 1) / 2, apart**2))
+    distance = np.minimum(1.0, shift / (2 * event.bound))
+    return Hidden(flat=betainc(0.5, (event.size + 1) / 2, distance**2))
 
 
 def nothing(event: ObjectiveNoised, shift: Array) -> Hidden:

@@ -9,9 +9,11 @@ randomised response before it hides more. Both are the person's own.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Self
 
 import numpy as np
 
+from pdml._math import keep_weight
 from pdml._types import Array, IntArray
 from pdml.accounting import bounds, profiles, randomized_attributes
 from pdml.accounting.events import Event, EventGroups, group_events
@@ -54,6 +56,20 @@ class Reports:
                 raise InvalidInput(
                     f"answers must hold one epsilon > 0 per record for {name!r}, got {chosen.shape}"
                 )
+
+    @classmethod
+    def of(
+        cls,
+        servers: IntArray,
+        epsilons: Array,
+        classes: int,
+        answers: Mapping[str, Array] | None = None,
+    ) -> Self:
+        """Of labels that were reported once, with these ε."""
+        loud = keep_weight(epsilons, classes)
+        loudest = np.zeros(1 + servers.max(initial=0))
+        np.maximum.at(loudest, servers, loud)
+        return cls(servers, epsilons, loud / loudest[servers], answers or {})
 
 
 @dataclass(frozen=True, eq=False)

@@ -285,10 +285,10 @@ def _response_loss(
             ratios(np.asarray(shift), np.asarray(event.stddev)) for shift in shifts(event)
         )
         moved.append(_Moved(event.encoding, (loud * label_shift) ** 2, np.zeros(1), fixed**2))
-    label, square, apart = _combine_angles(moved)
+    label, square, others = _combine_angles(moved)
     return ResponseLoss(
         label=root(label),
-        rest=root(rest + apart),
+        rest=root(rest + others),
         square=root(square),
         rounding=root(sum((release.rounding for release in moved), start=np.zeros(1))),
         edge=2 * eta.edge,  # a part of one mixture may miss either of the other's

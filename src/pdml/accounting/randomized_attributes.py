@@ -8,7 +8,7 @@ holds for one randomised response holds for any pure mechanism with that sum.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -51,14 +51,6 @@ class AnswerRow:
         """ε of its answers, added up, for people who chose these, by name; the largest where it is
         not known."""
         return sum(chosen.get(answer.name, answer.epsilon) for answer in self.answers)
-
-    def with_epsilons(self, chosen: Mapping[str, float]) -> "AnswerRow":
-        """The same for somebody who chose these ε, by name."""
-        answers = (
-            answer._replace(epsilon=chosen.get(answer.name, answer.epsilon))
-            for answer in self.answers
-        )
-        return replace(self, answers=tuple(answers))
 
     def server_epsilon(self, sent: EventGroups) -> float:
         """Against whoever receives the report: nothing is hidden from who randomised the answers,

@@ -60,12 +60,12 @@ class Counting:
         """The counts themselves: they never leave whoever has the records."""
         if not len(truth) == len(choice) == len(confidence):
             raise InvalidInput("truth, choice and confidence must have one entry for each record")
-        place = binned(confidence, self.classes, self.bins)
-        cells = np.ravel_multi_index((truth, choice, place), self.shape)
+        bins = binned(confidence, self.classes, self.bins)
+        cells = np.ravel_multi_index((truth, choice, bins), self.shape)
         return np.bincount(cells, minlength=int(np.prod(self.shape))).reshape(self.shape)
 
     def released(self, counts: IntArray, source: Source, server: int = 0) -> Units:
-        """What is told of them, with fresh noise: whoever calls this twice releases twice.
+        """What is released of them, with fresh noise: whoever calls this twice releases twice.
 
         Guarantees
         ----------

@@ -22,7 +22,7 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms import exact_gaussian
 from pdml.mechanisms.exact_gaussian import BITS, GRID, LIMIT, Entropy, Words
 
-LABELS, OBJECTIVE, ITERATES, DEAL, TOPOLOGY, SUMS, COUNTS = range(7)  # one stream per purpose
+LABELS, OBJECTIVE, ITERATES, PARTITION, TOPOLOGY, SUMS, COUNTS = range(7)  # one stream per purpose
 
 
 def os_words(count: int) -> Words:
@@ -90,7 +90,7 @@ class Source(Protocol):
         """Secret draws for one purpose at one server."""
 
     def public(self, purpose: int) -> np.random.Generator:
-        """Draws that protect nobody, such as the dealing of records in a simulation."""
+        """Draws that protect nobody, such as the partition of records in a simulation."""
 
     def settle(self, values: Array) -> Array:
         """``values`` as they must be before noise of this source is added to them."""
@@ -123,7 +123,7 @@ class Simulated:
 
 
 class Secure:
-    """OS entropy. ``seed`` only fixes what is public: how records are dealt and servers joined.
+    """OS entropy. ``seed`` only fixes what is public: how records are assigned and servers joined.
 
     Guarantees
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pdml import _validate
 from pdml._types import Array, Matrix
-from pdml.accounting import Budget, Ledger
+from pdml.accounting import Budget
 from pdml.encoding.encoding import Encoding, read_inputs
 from pdml.errors import InvalidInput
-from pdml.model.history import History
-from pdml.model.model import Features, Model
+from pdml.model.model import Features
 from pdml.planning.resolve_plan import AUTO, SETTINGS
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.privacy_session import CloneOrigin
@@ -35,10 +34,10 @@ from pdml.simulation.simulation import (
     Topology,
     simulate,
 )
-from pdml.training.intervals import Intervals
 from pdml.training.result import TrainingResult
 
 Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
 
 
 def _explain_unknown(init: Callable[Parameters, None]) -> Callable[Parameters, None]:
@@ -68,6 +67,21 @@ def _hint(name: str, parameters: Sequence[str]) -> str:
         return f": {name} is an argument of fit"
     close = get_close_matches(name, parameters, n=1)
     return f": did you mean {close[0]!r}?" if close else ""
+
+
+class _Outcome(Generic[Value]):
+    """A part of a training's result as an attribute of the estimator, known after fit."""
+
+    def __init__(self, read: Callable[[TrainingResult], Value]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, estimator: "PDMLClassifier | None", owner: type) -> Value:
+        if estimator is None or "_training" not in vars(estimator):
+            raise AttributeError(f"{self._name} is known after fit")
+        return self._read(estimator._training.result)
 
 
 class PDMLClassifier(ClassifierMixin, BaseEstimator):
@@ -239,26 +253,26 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         PDMLClassifier
             Itself.
         """
-        apart: dict[str, dict[str, Any]] = {"plan": {}, "encoding": {}}
+        nested: dict[str, dict[str, Any]] = {"plan": {}, "encoding": {}}
         own = {}
         for name, value in params.items():
             owner, _, setting = name.partition("__")
-            if setting and owner in apart:
-                apart[owner][setting] = value
+            if setting and owner in nested:
+                nested[owner][setting] = value
             else:
                 own[name] = value
         super().set_params(**own)
-        if apart["encoding"]:
-            for name in apart["encoding"]:
+        if nested["encoding"]:
+            for name in nested["encoding"]:
                 _validate.choice("a field of encoding", name, tuple(self._encoding.get_params()))
-            self.encoding = replace(self._encoding, **apart["encoding"])
-        if apart["plan"]:
-            for name in apart["plan"]:
+            self.encoding = replace(self._encoding, **nested["encoding"])
+        if nested["plan"]:
+            for name in nested["plan"]:
                 _validate.choice("a setting of plan", name, SETTINGS)
             if isinstance(self.plan, TrainingPlan):
-                self.plan = replace(self.plan, **apart["plan"])
+                self.plan = replace(self.plan, **nested["plan"])
             else:
-                kept = {**(self.plan if isinstance(self.plan, Mapping) else {}), **apart["plan"]}
+                kept = {**(self.plan if isinstance(self.plan, Mapping) else {}), **nested["plan"]}
                 self.plan = {k: v for k, v in kept.items() if v is not None} or AUTO
         return self
 
@@ -356,46 +370,17 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
 
     # What came out; the ledger counts all fits of an open session
 
-    def _fitted(self, name: str) -> TrainingResult:
-        if "_training" not in self.__dict__:
-            raise AttributeError(f"{name} is known after fit")
-        return self._training.result
-
-    @property
-    def result_(self) -> TrainingResult:
-        return self._fitted("result_")
-
-    @property
-    def privacy_(self) -> Ledger:
-        return self._fitted("privacy_").ledger
-
-    @property
-    def model_(self) -> Model:
-        return self._fitted("model_").model
-
-    @property
-    def history_(self) -> History:
-        return self._fitted("history_").history
-
-    @property
-    def server_models_(self) -> list[Model]:
-        return self._fitted("server_models_").server_models
-
-    @property
-    def local_models_(self) -> list[Model]:
-        return list(self._fitted("local_models_").local_models.values())
-
-    @property
-    def intervals_(self) -> Intervals:
-        return self._fitted("intervals_").intervals
-
-    @property
-    def coef_interval_(self) -> Array:
-        return np.stack([self.intervals_.low, self.intervals_.high], axis=-1)
-
-    @property
-    def doubts_(self) -> list[str]:
-        return self._fitted("doubts_").doubts
+    result_ = _Outcome(lambda result: result)
+    privacy_ = _Outcome(lambda result: result.ledger)
+    model_ = _Outcome(lambda result: result.model)
+    history_ = _Outcome(lambda result: result.history)
+    server_models_ = _Outcome(lambda result: result.server_models)
+    local_models_ = _Outcome(lambda result: list(result.local_models.values()))
+    intervals_ = _Outcome(lambda result: result.intervals)
+    coef_interval_ = _Outcome(
+        lambda result: np.stack([result.intervals.low, result.intervals.high], axis=-1)
+    )
+    doubts_ = _Outcome(lambda result: result.doubts)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session, which knows other people too. A copy that leaves an open session for

@@ -20,7 +20,7 @@ from pdml.accounting.events import CountsReleased, Event, LabelFlipped, merge_it
 from pdml.accounting.kinds import SIMULATION
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import DEAL, LABELS, Source, Stream, source_named
+from pdml.mechanisms.randomness import LABELS, PARTITION, Source, Stream, source_named
 from pdml.numerics.admm import rows
 
 ELSEWHERE = (
@@ -45,37 +45,19 @@ _MARK = "PDML_OPEN_SESSION"  # names a file that is there while a session is ope
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """One fit, as far as a ledger needs it; arrays have an entry per record, in input order."""
+    """One fit; arrays have an entry per record, in input order."""
 
     people: IntArray
-    servers: IntArray
-    epsilons: Array
-    weights: Array  # of a report in rounds, against the loudest of its server
-    events: tuple[tuple[Event, ...], ...]  # of each server, without flips
-    classes: int
-    source: str
-    delta: float
-    notes: tuple[str, ...] = ()
+    reports: Reports
+    ledger: Ledger  # of this fit alone
 
-    @classmethod
-    def of(cls, people: IntArray, ledger: Ledger) -> Self:
-        """From the ledger of one fit, whose reports are in the same order."""
-        assert ledger.reports is not None
-        released = (
-            tuple(event for event in events if not isinstance(event, LabelFlipped))
-            for events in ledger.events
-        )
-        return cls(
-            people=people,
-            servers=ledger.reports.servers,
-            epsilons=ledger.reports.epsilons,
-            weights=ledger.reports.weights,
-            events=tuple(released),
-            classes=ledger.classes,
-            source=ledger.source,
-            delta=ledger.delta,
-            notes=ledger.notes,
-        )
+    @property
+    def released(self) -> list[tuple[Event, ...]]:
+        """Of each server, without flips."""
+        return [
+            merge_iterates([event for event in events if not isinstance(event, LabelFlipped)])
+            for events in self.ledger.events
+        ]
 
 
 class PrivacyLedgerSession:
@@ -185,10 +167,11 @@ class PrivacyLedgerSession:
 
     def check(self, fit: Fit) -> None:
         """Refuse a fit that goes past the budget, or is of another label."""
-        if self.fits and fit.classes != self.fits[0].classes:
+        classes, earlier = fit.ledger.classes, [fit.ledger.classes for fit in self.fits[:1]]
+        if earlier and earlier != [classes]:
             raise InvalidInput(
-                f"a session counts trainings on one label, got {fit.classes} classes after "
-                f"{self.fits[0].classes}: open another, or declare classes"
+                f"a session counts trainings on one label, got {classes} classes after "
+                f"{earlier[0]}: open another, or declare classes"
             )
         if self.budget is not None:
             combine_fits((*self.fits, fit)).check(self.budget)
@@ -224,7 +207,7 @@ class SessionMemory:
 
     @cached_property
     def _partition(self) -> np.random.Generator:
-        return self.source.public(DEAL)
+        return self.source.public(PARTITION)
 
     def recognise(
         self, prints: IntArray, keys: IntArray, labels: IntArray, *, by_name: bool
@@ -305,10 +288,10 @@ def combine_fits(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
     event_kind = np.full((many, len(fits)), -1, dtype=np.int64)  # -1: not in that fit
     chosen, loud = np.full((many, len(fits)), np.nan), np.zeros(many)
     for k, fit in enumerate(fits):
-        indices = [kinds.setdefault(merge_iterates(events), len(kinds)) for events in fit.events]
-        event_kind[fit.people, k] = np.array(indices)[fit.servers]
-        chosen[fit.people, k] = fit.epsilons
-        loud[fit.people] = np.maximum(loud[fit.people], fit.weights)
+        indices = [kinds.setdefault(events, len(kinds)) for events in fit.released]
+        event_kind[fit.people, k] = np.array(indices)[fit.reports.servers]
+        chosen[fit.people, k] = fit.reports.epsilons
+        loud[fit.people] = np.maximum(loud[fit.people], fit.reports.weights)
     selection = everybody if people is None else people
     smallest = np.nanmin(chosen[selection], axis=1)
     several = smallest < np.nanmax(chosen[selection], axis=1)  # reported with more than one ε
@@ -328,20 +311,20 @@ def combine_fits(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
             for event in spent[int(kind)]
         )
         events.append((*flips, *through))
-    first = fits[0]
-    how = many_fits(len(fits))
+    ledgers, how = [fit.ledger for fit in fits], many_fits(len(fits))
+    sources = {ledger.source for ledger in ledgers}
     return Ledger(
         tuple(events),
-        source=first.source if len({fit.source for fit in fits}) == 1 else "mixed",
-        delta=max(fit.delta for fit in fits),
-        classes=first.classes,
+        source=sources.pop() if len(sources) == 1 else "mixed",
+        delta=max(ledger.delta for ledger in ledgers),
+        classes=ledgers[0].classes,
         reports=Reports(owner.astype(np.int64), smallest, loud[selection]),
         scope=f"{how} of a session on {len(selection):,} people",
         notes=(
             f"{how} of a session on {n_people:,} people are added up"
             if len(fits) > 1
             else f"one fit of a session on {n_people:,} people is counted",
-            *dict.fromkeys(note for fit in fits for note in fit.notes),
+            *dict.fromkeys(note for ledger in ledgers for note in ledger.notes),
         ),
     )
 

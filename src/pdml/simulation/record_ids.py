@@ -42,8 +42,8 @@ def fingerprints(x: Any, y: Any) -> IntArray:
     step = max(1, _AT_ONCE // max(1, x.shape[1]))
     for start in range(0, len(prints), step):
         part = _single(whole[start : start + step])
-        cells = np.empty(part.nnz, dtype=[("place", "<i4"), ("value", "<f4")])
-        cells["place"], cells["value"] = part.indices, part.data
+        cells = np.empty(part.nnz, dtype=[("column", "<i4"), ("value", "<f4")])
+        cells["column"], cells["value"] = part.indices, part.data
         ends, content = part.indptr.tolist(), cells.tobytes()
         spans = zip(prints[start : start + step].tolist(), pairwise(ends), strict=True)
         prints[start : start + step] = [

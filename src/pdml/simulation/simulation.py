@@ -26,7 +26,7 @@ from pdml.errors import (
     UncountedTrainingWarning,
 )
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Simulated, Source, source_named
+from pdml.mechanisms.randomness import LABELS, PARTITION, TOPOLOGY, Simulated, Source, source_named
 from pdml.model.history import NO_ROUNDS, History, noise_level
 from pdml.model.model import THIS_TRAINING
 from pdml.numerics.admm import labels, rows, steps
@@ -224,12 +224,15 @@ def simulate(
     specs = specs_of(terms, label_epsilons[order], cuts)
     resolved = settings.resolve_plan(specs, label_epsilons, graph)
     planned = resolved.plan
+    owners = np.empty_like(order)
+    owners[order] = np.repeat(np.arange(graph.n), np.diff(cuts))
+    reports = Reports.of(owners, label_epsilons, len(classes))
     ledger = Ledger(
         tuple((spec.flip(SIMULATION), *planned.events(spec)) for spec in specs),
         source=source.name,
         delta=settings.delta,
         classes=len(classes),
-        reports=_reports(specs, label_epsilons, order, cuts),
+        reports=reports,
         notes=(*resolved.notes, *context.notes),
     )
     plan, ledger = _within_budget(settings, resolved, ledger)
@@ -237,7 +240,7 @@ def simulate(
     if not sessions:
         reported = flip_labels(*flips, source.stream(LABELS))
     else:
-        sessions[0].memory.add(sessions, Fit.of(whose, ledger))
+        sessions[0].memory.add(sessions, Fit(whose, reports, ledger))
         reported = sessions[0].memory.randomise_labels(whose[order], *flips)
     members = servers_of(specs, prepared[order], cuts, reported, label_epsilons[order])
     run = local_engine.Run(plan, members, source)
@@ -283,21 +286,6 @@ def simulate(
     if result.doubts:
         context.warn(" ".join(result.doubts), PrivacyUtilityWarning)
     return SimulatedTraining(result, classes, sessions[0] if sessions else None, whose)
-
-
-def _reports(
-    specs: Sequence[ServerSpec], epsilons: Array, order: IntArray, cuts: IntArray
-) -> Reports:
-    """The server of each record, its ε, and its weight against the loudest of its server."""
-    owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
-    for spec in specs:
-        members = order[cuts[spec.server] : cuts[spec.server + 1]]
-        loudest = labels.keep_weight(spec.epsilon, spec.classes)
-        owners[members] = spec.server
-        weights[members] = np.minimum(
-            1.0, labels.keep_weight(epsilons[members], spec.classes) / loudest
-        )
-    return Reports(owners, epsilons, weights)
 
 
 def _within_budget(
@@ -407,7 +395,7 @@ def groups_of(
                 f"n_samples={total} records cannot be assigned to n_servers={n_servers}: every "
                 "server needs at least one"
             )
-        return rows.partition_records(total, n_servers, source.public(DEAL))
+        return rows.partition_records(total, n_servers, source.public(PARTITION))
     owner = np.asarray(servers)
     if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
         raise InvalidInput(f"servers must hold one server index per record ({total} of them)")

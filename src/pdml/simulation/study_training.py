@@ -21,7 +21,6 @@ from pdml.node.job import training_data
 from pdml.node.job.job_result import study_result
 from pdml.node.job.training_data import TrainingData
 from pdml.node.protocol.job_terms import JobTerms
-from pdml.numerics.admm import labels
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.frozen_dataset import open_frozen
@@ -183,21 +182,18 @@ def _planned(terms: JobTerms, dataset: TrainingData) -> ServerPart:
 
 def _reports(study: Study, folders: Sequence[Path]) -> Reports:
     """The server of each record, and its owner's ε of the label and of other randomised answers."""
-    servers, epsilons, weights, chosen = [], [], [], []
+    servers, epsilons, chosen = [], [], []
     for i, folder in enumerate(folders):
         frozen = open_frozen(folder, study_hash=study.hash)
-        label_epsilons = np.asarray(frozen.epsilons) / MILLION
-        loud = labels.keep_weight(label_epsilons, len(study.classes))
-        servers.append(np.full(len(label_epsilons), i))
-        epsilons.append(label_epsilons)
-        weights.append(loud / loud.max())
+        epsilons.append(np.asarray(frozen.epsilons) / MILLION)
+        servers.append(np.full(len(epsilons[-1]), i))
         answers = device_encoding.read_epsilons(study.encoder, np.asarray(frozen.features))
         chosen.append(answers / MILLION)
     names = [attribute.name for attribute in study.encoder.sensitive]
-    return Reports(
+    return Reports.of(
         np.concatenate(servers),
         np.concatenate(epsilons),
-        np.concatenate(weights),
+        len(study.classes),
         dict(zip(names, np.concatenate(chosen).T, strict=True)),
     )
 

@@ -147,9 +147,9 @@ random_state, open_ended, local_models, diagnostics
     people = read_records(
         read,
         roles,
+        classes,
         attributes=attributes,
         from_data=from_data,
-        classes=classes,
         missing=missing,
         missing_values=missing_values,
         maps=maps,
@@ -292,7 +292,7 @@ def evaluate_privately(
     ----------
     - (``epsilon``, ``delta``) for replacing one record, against whoever sees the figures and the
       model; each call is one more release, and their costs add up.
-    - The number of records is told as it is.
+    - The number of records is released as it is.
     """
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
     return count(model, *labelled_rows(model, table, label), counting, source=source)
@@ -353,26 +353,14 @@ class Records:
 def read_records(
     table: Table,
     roles: Roles,
+    classes: Sequence[str] = (),
     *,
     attributes: Iterable[Attribute] = (),
-    from_data: bool = False,
-    classes: Sequence[str] = (),
-    missing: Sequence[str] = (),
-    missing_values: Sequence[str] = (),
-    maps: Sequence[FeatureMap] = (),
+    **settings: Any,
 ) -> Records:
-    """Every record of a table, encoded by declarations."""
-    features = roles.features(table)
-    declared_attributes = declarations.by_name(attributes)
-    encoder, guessed = declarations.encoder_for(
-        table,
-        declared_attributes,
-        features=features,
-        from_data=from_data,
-        missing=missing,
-        missing_values=missing_values,
-        maps=maps,
-    )
+    """Every record of a table, encoded by declarations and ``settings`` of `encoder_for`."""
+    features, declared = roles.features(table), declarations.by_name(attributes)
+    encoder, guessed = declarations.encoder_for(table, declared, features=features, **settings)
     class_names, codes = columns.labels(table, roles.label, classes)
     names, owners = columns.owners(table, roles.server) if roles.server else ((), None)
     leaks = ([declarations.leak(guessed)] if guessed else []) + ([] if classes else [CLASSES_LEAK])
@@ -405,7 +393,7 @@ def read_labelled(records: Records, table: Table, label: str) -> Records:
 
 def split_test(records: Records, fraction: float, seed: int | None) -> tuple[Records, Records]:
     """Records to train on, and a random share of them to measure on."""
-    # apart from all other randomness of the same seed
+    # independent of all other randomness of the same seed
     source = np.random.default_rng(None if seed is None else [seed, 0x7E57])
     order = source.permutation(len(records))
     test_size = round(fraction * len(records))

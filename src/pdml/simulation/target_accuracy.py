@@ -16,7 +16,7 @@ from pdml.accounting import Budget
 from pdml.accounting.kinds import Method
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import DEAL, LABELS, Simulated
+from pdml.mechanisms.randomness import LABELS, PARTITION, Simulated
 from pdml.numerics.admm import labels, rows
 from pdml.numerics.admm.graph import Graph
 from pdml.planning.search.planner import Proposal, Sizes, propose
@@ -165,7 +165,7 @@ class _Trial:
                 f"like must hold records for {graph.n} servers and as many as a third of "
                 f"them to test on, got {total}"
             )
-        order = Simulated(0).stream(DEAL).permutation(total)
+        order = Simulated(0).stream(PARTITION).permutation(total)
         self.test = rows.as_rows(clipped[order[:test_size]]), y[order[:test_size]]
         training = order[test_size : test_size + int(sizes.sum())]
         self.x, self.y = rows.as_rows(clipped[training]), y[training]

@@ -149,7 +149,7 @@ def test_people_with_different_epsilons_keep_them_through_a_search():
     mine = search.best_estimator_.privacy_.person_rows().label_receiving_server
     np.testing.assert_array_equal(mine, epsilons)
     np.testing.assert_array_equal(
-        search.best_estimator_.privacy_.reports.epsilons, counted.fits[-1].epsilons
+        search.best_estimator_.privacy_.reports.epsilons, counted.fits[-1].reports.epsilons
     )
 
 
@@ -295,7 +295,7 @@ def test_few_records_are_dealt_anew_rather_than_leaving_a_server_empty():
     with PrivacyLedgerSession(random_state=0) as counted:
         for start in range(4):
             classifier().fit(x[start::2], y[start::2])
-    assert all(len(set(fit.servers.tolist())) == 3 for fit in counted.fits)
+    assert all(len(set(fit.reports.servers.tolist())) == 3 for fit in counted.fits)
 
 
 def test_a_search_without_a_session_is_warned_of_once(monkeypatch):

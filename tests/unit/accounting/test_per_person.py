@@ -10,7 +10,6 @@ import pytest
 from estimators import make_classifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
 
 from pdml.accounting import Ledger, Reports
 from pdml.accounting.events import (
@@ -116,11 +115,6 @@ def test_repeated_reports_add_up_for_everybody(epsilons, others, classes):
     assert (lines.label_receiving_server <= worst + 1e-9).all()
     assert (lines.label_other_servers >= once.person_rows().label_other_servers - 1e-8).all()
     assert (lines.label_other_servers <= again.row("label", "other servers").epsilon + 1e-8).all()
-    table = {(line.data, line.adversary): line for line in again.person_row(0)}
-    own = lines.label_receiving_server[0]
-    for adversary in ("own server", "own and others together"):
-        assert table["label", adversary].epsilon == own
-        assert table["label", adversary].certainty == pytest.approx(expit(own))
 
 
 def test_a_second_report_may_have_been_the_louder_one():
@@ -258,9 +252,6 @@ def test_extremes():
         Reports(np.zeros(1, dtype=np.int64), np.ones(2), np.ones(2))
     with pytest.raises(InvalidInput, match="name servers from 0 to 0"):
         replace(ledger(plan, [1.0]), reports=reports([1.0], servers=np.array([3]))).person_rows()
-    for record in (-1, 1):
-        with pytest.raises(InvalidInput, match="record must be"):
-            ledger(plan, [1.0]).person_row(record)
 
 
 def test_the_estimator_keeps_the_order_of_its_input():
@@ -275,21 +266,7 @@ def test_the_estimator_keeps_the_order_of_its_input():
     np.testing.assert_array_equal(lines.label_receiving_server, epsilons)
     assert len(lines) == 300
     for j in (0, 7, 299):
-        own = fitted.privacy_.person_row(j)
-        others = [line for line in own if line.adversary == "other servers"]
-        result = (lines.label_other_servers_certainty[j], lines.features_other_servers_certainty[j])
-        assert tuple(line.certainty for line in others) == pytest.approx(result, rel=1e-9)
-        table = {
-            (line.data, line.adversary): line.epsilon for line in fitted.privacy_.person_row(j)
-        }
-        assert (
-            table["label", "own server"] == table["label", "own and others together"] == epsilons[j]
-        )
-        assert table["label", "other servers"] == pytest.approx(
-            lines.label_other_servers[j], abs=4e-9
-        )
         features = lines.features_other_servers[j]
-        assert table["features", "other servers"] == pytest.approx(features, abs=4e-9)
         worst = fitted.privacy_.row("features", "other servers", int(servers[j])).epsilon
         assert features <= worst + 4e-9
     assert lines.label_other_servers.max() <= fitted.privacy_.row("label", "other servers").epsilon
@@ -306,8 +283,8 @@ def test_a_server_without_reports_changes_nobody_s_line():
 
 
 def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
-    """Never above the server's line, which is that of whoever chose the largest of all; the same as
-    the whole table for one record; and of the largest where nobody says what was chosen.
+    """Never above the server's line, which is that of whoever chose the largest of all; that line where
+    nobody says what was chosen.
     """
     asked = (AnswerFlipped("a", 2, 2.0), AnswerFlipped("b", 4, 1.0))
     (event,) = TrainingPlan(method="sums", label_noise=1.0, square_noise=1.0).events(
@@ -333,15 +310,6 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
         assert result["answer: a"].other_servers[1] < 0.9 * result["answer: a"].other_servers[0]
         worst = book.row("features", "other servers").epsilon
         assert (lines.features_other_servers <= worst * (1 + 1e-9)).all()
-        for record in range(4):
-            table = {(line.data, line.adversary): line for line in book.person_row(record)}
-            for name, each in result.items():
-                assert table[name, "own server"].epsilon == each.receiving_server[record]
-                others = table[name, "other servers"]
-                assert others.epsilon == pytest.approx(each.other_servers[record], rel=1e-6)
-                assert others.certainty == pytest.approx(
-                    each.other_servers_certainty[record], rel=1e-6
-                )
         silent = replace(book, reports=replace(known, answers={})).person_rows().answers
         assert silent["answer: a"].receiving_server.tolist() == [2.0] * 4
         seen = replace(book, events=((replace(flip, by="operator"), event),)).person_rows().answers
@@ -359,4 +327,3 @@ def test_a_person_s_own_server_that_counted_true_labels_has_them():
     lines = book.person_rows()
     assert (lines.label_receiving_server == inf).all()
     assert (lines.answers[TOGETHER].receiving_server == inf).all()
-    assert all(line.epsilon == inf for line in book.person_row(0) if line.adversary[:3] == "own")

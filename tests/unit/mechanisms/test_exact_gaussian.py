@@ -35,9 +35,9 @@ from pdml.mechanisms.iterate_noise import IterateNoise, draw_round
 from pdml.mechanisms.label_flip import WORD, LabelFlip, flip_labels, threshold
 from pdml.mechanisms.objective_noise import ObjectiveNoise
 from pdml.mechanisms.randomness import (
-    DEAL,
     ITERATES,
     LABELS,
+    PARTITION,
     TOPOLOGY,
     Secure,
     SecureStream,
@@ -605,7 +605,7 @@ def test_secure_draws_cannot_be_repeated():
 
 
 def test_what_is_public_follows_the_seed():
-    for purpose in (DEAL, TOPOLOGY):
+    for purpose in (PARTITION, TOPOLOGY):
         first, again = (Secure(seed=5).public(purpose).permutation(50).tolist() for _ in range(2))
         assert (
             first

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from pdml.mechanisms.randomness import DEAL, ITERATES, LABELS, OBJECTIVE, TOPOLOGY, Simulated
+from pdml.mechanisms.randomness import ITERATES, LABELS, OBJECTIVE, PARTITION, TOPOLOGY, Simulated
 
 FALSE_ALARM = 1e-8
-PURPOSES = (LABELS, OBJECTIVE, ITERATES, DEAL, TOPOLOGY)
+PURPOSES = (LABELS, OBJECTIVE, ITERATES, PARTITION, TOPOLOGY)
 seeds = st.integers(0, 2**128)
 names = st.tuples(st.sampled_from(PURPOSES), st.integers(0, 10_000))
 
@@ -41,7 +41,7 @@ def test_other_seeds_give_other_streams(one, other, name):
 
 
 def test_the_server_defaults_to_the_first():
-    assert words(Simulated(1), DEAL) == words(Simulated(1), DEAL, 0)
+    assert words(Simulated(1), PARTITION) == words(Simulated(1), PARTITION, 0)
 
 
 def test_streams_do_not_follow_each_other():
