@@ -190,7 +190,7 @@ def test_shards_must_cover_the_servers(cluster, run):
     graph, whole = run
     with pytest.raises(InvalidInput, match="every server from 0 to 3 exactly once"):
         engine.train(graph, whole.plan, whole.source, engine.shards_of(whole, 2)[:1])
-    wrong = [engine.Shard((1, 0, 2, 3), engine._Shipped(whole.servers))]
+    wrong = [engine.Shard((1, 0, 2, 3), lambda: whole.servers)]
     with pytest.raises(InvalidInput, match="loaded"):
         engine.train(graph, whole.plan, whole.source, wrong)
     assert len(NAMES) == graph.n

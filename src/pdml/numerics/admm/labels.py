@@ -51,11 +51,16 @@ def codes(labels: IntArray, epsilon: Array | float, classes: int) -> Array:
     epsilons = check_epsilons(epsilon, len(labels))
     if classes == 2:
         return (kappa(epsilons) * (2 * labels - 1))[:, None]
-    with np.errstate(over="ignore"):
-        low = -1 / np.expm1(epsilons)
+    low, step = _one_hot(epsilons, classes)
     result = np.repeat(low[:, None], classes, axis=1)
-    result[np.arange(len(labels)), labels] += keep_weight(epsilons, classes)
+    result[np.arange(len(labels)), labels] += step
     return result
+
+
+def _one_hot(epsilon: Array | float, classes: int) -> tuple[Array, Array]:
+    """The entry of a code for other classes, and how much larger that of the reported one is."""
+    with np.errstate(over="ignore"):
+        return np.asarray(-1 / np.expm1(epsilon)), np.asarray(keep_weight(epsilon, classes))
 
 
 def label_mean(x: Matrix, label_codes: Array, loss: Loss) -> Array:
@@ -81,9 +86,8 @@ def record_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) ->
     """
     if classes == 2:
         return 2 * (loss.slope_bound + loss.label_weight * float(kappa(epsilon))) * norm_bound
-    with np.errstate(over="ignore"):
-        low = float(-1 / np.expm1(epsilon))
-    top = float(keep_weight(epsilon, classes)) + low
+    low, step = map(float, _one_hot(epsilon, classes))
+    top = step + low
     return 2 * float(np.sqrt(top**2 + (1 - low) ** 2 + (classes - 2) * low**2)) * norm_bound
 
 
@@ -96,7 +100,6 @@ def code_variance(epsilon: float, loss: Loss, classes: int) -> float:
     """
     if classes == 2:
         return (loss.label_weight * float(kappa(epsilon))) ** 2
-    with np.errstate(over="ignore"):
-        low = float(-1 / np.expm1(epsilon))
-    top = low + float(keep_weight(epsilon, classes))
+    low, step = map(float, _one_hot(epsilon, classes))
+    top = low + step
     return (top**2 + (classes - 1) * low**2) / classes - 1 / classes**2

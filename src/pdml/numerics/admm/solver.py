@@ -76,20 +76,13 @@ class PrimalSolver:
         if slope.any():  # never where g is even
             mean = np.asarray(self.matrix.sum(axis=0)).ravel() / m
             self.state.gradients[:] = np.outer(slope, mean).reshape(-1)
-        if self.codes == 1:  # the Hessian at 0 is g''(0)·S
-            bent = self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
-            fast = self._compiled
-            if fast is None or not sp.issparse(self.matrix):  # BLAS is faster than any loop
-                np.divide(rows.gram(self.matrix), m, out=self.state.moment)
-                np.multiply(bent, self.state.moment, out=self.state.hessian)
-            else:
-                fast.hessian(self._rows, fast.loops, zero, self.state.hessian, self.width)
-                self.state.moment[:] = self.state.hessian / bent
-        else:
+        bent, fast = self.loss.curvature(np.zeros((1, self.codes)))[0], self._compiled
+        if fast is None or not sp.issparse(self.matrix):  # BLAS is faster than any loop
             self.state.moment[:] = rows.gram(self.matrix) / m
-            self.state.hessian[:] = np.kron(
-                self.loss.curvature(np.zeros((1, self.codes)))[0], self.state.moment
-            )
+            self.state.hessian[:] = np.kron(bent, self.state.moment)
+        else:  # of a single code, where the Hessian at 0 is g''(0)·S
+            fast.hessian(self._rows, fast.loops, zero, self.state.hessian, self.width)
+            self.state.moment[:] = self.state.hessian / bent
         kernel.invert(self.state.hessian, self.ridge, self.state.inverse)
 
     def solve(self, target: Array, tolerance: float) -> tuple[Array, Array]:
