@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -286,24 +285,7 @@ def workers(threads: int | None) -> int:
 def _pool(size: int, servers: int) -> Iterator[ServerMap]:
     """``map_servers(work, jobs)``: whichever thread is free takes the next job."""
     if size == 1:
-        yield lambda work, jobs=range(servers): [work(int(i)) for i in jobs]
+        yield lambda work, jobs=range(servers): list(map(work, jobs))
         return
-    with ThreadPoolExecutor(size - 1) as pool:
-
-        def map_servers(
-            work: Callable[[int], Any], jobs: Sequence[int] = range(servers)
-        ) -> list[Any]:
-            results: list[Any] = [None] * len(jobs)
-            ticket = count()
-
-            def serve() -> None:
-                while (k := next(ticket)) < len(jobs):
-                    results[k] = work(int(jobs[k]))
-
-            helpers = [pool.submit(serve) for _ in range(min(size, len(jobs)) - 1)]
-            serve()
-            for helper in helpers:
-                helper.result()
-            return results
-
-        yield map_servers
+    with ThreadPoolExecutor(size) as pool:
+        yield lambda work, jobs=range(servers): list(pool.map(work, jobs))

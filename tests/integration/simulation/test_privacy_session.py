@@ -90,8 +90,8 @@ def test_a_person_says_the_same_in_every_fit_and_stays_with_one_server():
             coins.append(counted.memory.randomise_labels(ids, 1 - y[part], np.ones(len(ids)), 2))
             assert fitted.privacy_.reports is not None
     whole, middle, front = counted.fits
-    np.testing.assert_array_equal(whole.servers[60:200], middle.servers)
-    np.testing.assert_array_equal(whole.servers[:90], front.servers)
+    np.testing.assert_array_equal(whole.reports.servers[60:200], middle.reports.servers)
+    np.testing.assert_array_equal(whole.reports.servers[:90], front.reports.servers)
     np.testing.assert_array_equal(coins[0][60:200], coins[1])  # whatever label is asked about later
     np.testing.assert_array_equal(coins[0][:90], coins[2])
     flipped = np.mean(coins[0] != y)
