@@ -5,17 +5,20 @@ and how often rows will be clipped.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from pdml.encoding.encoder import Attribute, Encoder, Number
+from pdml.encoding import scaling
+from pdml.encoding.encoder import Attribute, Category, Encoder, Number
 from pdml.encoding.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
 from pdml.formats import decode
 from pdml.tables import Table, quote_names
 
+MOST_LEVELS = 256  # of a column of text: more are likely names or identifiers
 _PEOPLE = 4_000  # simulated: shares are shown to a whole percent
 
 
@@ -66,20 +69,74 @@ def encoder_for(
         name: with_gaps(attribute) if name in missing else attribute
         for name, attribute in declared.items()
     }
-    if undeclared:
-        guessed = Encoder.from_data(
-            table,
-            exclude=[name for name in table.names if name not in undeclared],
-            missing=missing,
-            missing_values=tuple(missing_values),
-        )
-        attributes |= by_name(guessed.attributes)
+    attributes |= by_name(attributes_in(table, undeclared, missing, missing_values))
     encoder = Encoder(
         attributes=tuple(attributes[name] for name in features),
         missing_values=tuple(missing_values),
         maps=tuple(maps),
     )
     return encoder, undeclared
+
+
+def attributes_in(
+    table: Table,
+    names: Sequence[str],
+    missing: Collection[str] = (),
+    missing_values: Sequence[str] = (),
+) -> list[Attribute]:
+    """Declarations of columns guessed from the data, for experiments on data that are public or
+    need no protection.
+
+    The leak: the minimum and the maximum of each column, its median and standard deviation, and the
+    set of its levels, are functions of people's records. Numbers are rounded to two digits of their
+    width or deviation (`pdml.encoding.scaling`); levels stand as they are. All this is stored in
+    the model and no noise protects it: how old the oldest is, and that somebody has a rare
+    diagnosis, can be seen. Declare it beforehand wherever privacy is promised.
+
+    ``missing`` names the columns in which cells may hold no value, by ``missing_values``.
+    """
+    if names and table.n_rows == 0:
+        raise DataError(
+            f"{table.source} must hold at least one record, got none: there is nothing to take "
+            "ranges from"
+        )
+    guessed: list[Attribute] = []
+    for name in names:
+        spellings = missing_values if name in missing else None
+        numeric = table.is_numeric(name, spellings or ())
+        guessed.append((_number_in if numeric else _category_in)(table, name, spellings))
+    return guessed
+
+
+def _category_in(table: Table, name: str, spellings: Sequence[str] | None) -> Category:
+    """``spellings``: what stands for no value, None where every cell must have one."""
+    absent = None if spellings is None else table.absent(name, spellings)
+    different, position = table.distinct(name, absent=absent)
+    # some may stand for no value only
+    present = np.bincount(position, minlength=len(different)) > 0
+    levels = sorted({*different[present].tolist()} - {""})
+    if len(levels) > MOST_LEVELS:
+        raise DataError(
+            f"column {name!r} must have at most {MOST_LEVELS} levels, got {len(levels)}: "
+            "leave it out if it holds names or identifiers"
+        )
+    missing = "" if spellings is None else "level"
+    return Category(name=name, levels=tuple(levels), missing=missing)
+
+
+def _number_in(table: Table, name: str, spellings: Sequence[str] | None) -> Number:
+    """As `_category_in`."""
+    absent = None if spellings is None else table.absent(name, spellings)
+    cells = table.numeric(name, absent=absent)
+    values = cells[~np.isnan(cells)]
+    ends = float(values.min()), float(values.max())
+    low, high = scaling.round_range(*ends)
+    options: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
+    if ends[0] < ends[1]:  # the middle of its range is typical of a constant column
+        median, deviation = float(np.median(values)), float(np.std(values))
+        typical, spread = scaling.round_scale(median, deviation, *ends)
+        options |= {"typical": typical, "spread": spread}
+    return Number(name=name, low=low, high=high, **options)
 
 
 def with_gaps(attribute: Attribute) -> Attribute:

@@ -2,7 +2,7 @@
 
 Everything declared is public and fixed before anybody answers, so a person's device can encode the
 record by itself and encoding reveals nothing about others. A range or a set of levels taken from
-the data would be a release that no noise protects (see `Encoder.from_data`).
+the data would be a release that no noise protects (`pdml.encoding.declarations.attributes_in`).
 
 Features are those of `pdml.encoding.scaling` and `pdml.encoding.maps`: distances from typical
 values, centred levels, declared maps of them.
@@ -10,7 +10,7 @@ values, centred levels, declared maps of them.
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -34,10 +34,10 @@ from pdml.encoding.row_steps import (
     finish,
     take,
 )
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import InvalidInput
 from pdml.numerics import coded_rows
 from pdml.numerics.coded_rows import Block
-from pdml.tables import Table, quote, quote_names
+from pdml.tables import Table, quote
 
 __all__ = ["VERSION", "Attribute", "Category", "Encoder", "Menu", "Number"]
 
@@ -52,8 +52,7 @@ class Encoder:
     ----------
     - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
     - Every entry, codes of sensitive answers apart, lies within ±3.
-    - Both hold for what follows from declarations; with `from_data` the declarations themselves are
-      a leak.
+    - Both hold for what follows from declarations, which may be a leak themselves.
     """
 
     attributes: tuple[Attribute, ...]  # The questions
@@ -275,90 +274,6 @@ class Encoder:
             ),
             **{key: data[key] for key in ("missing_values", "maps") if key in data},
         )
-
-    @classmethod
-    def from_data(
-        cls,
-        table: Table,
-        *,
-        exclude: Collection[str],
-        max_levels: int = 256,
-        missing: Collection[str] = (),
-        missing_values: tuple[str, ...] = (),
-    ) -> Self:
-        """Declarations guessed from the data, for experiments on data that are public or need no
-        protection.
-
-        The leak: the minimum and the maximum of each column, its median and
-        standard deviation, and the set of its levels, are functions of people's records. Numbers
-        are rounded to two digits of their width or deviation (`pdml.encoding.scaling`); levels
-        stand as they are. All this is stored in the model and no noise protects it: how old the
-        oldest is, and that somebody has a rare diagnosis, can be seen. Declare it beforehand
-        wherever privacy is promised.
-
-        ``exclude`` names the columns that are no features, the label above all; it has no default
-        because a label taken for a feature would be published as it is. Text with more than
-        ``max_levels`` different values is refused: it is likely to be names or identifiers.
-        ``missing`` names the columns in which cells may hold no value, by ``missing_values``.
-        """
-        if isinstance(exclude, str):
-            raise InvalidInput(
-                "exclude must be a collection of column names, got the single text "
-                f"{exclude!r}: write [{exclude!r}]"
-            )
-        for name in exclude:
-            if name not in table.names:
-                raise InvalidInput(
-                    f"exclude must name columns of {table.source}, got {name!r}: its "
-                    f"columns are {quote_names(table.names)}"
-                )
-        if table.n_rows == 0:
-            raise DataError(
-                f"{table.source} must hold at least one record, got none: there is nothing "
-                "to take ranges from"
-            )
-        guessed: list[Attribute] = []
-        for name in (name for name in table.names if name not in exclude):
-            spellings = missing_values if name in missing else None
-            if table.is_numeric(name, spellings or ()):
-                guessed.append(_number_in(table, name, spellings))
-            else:
-                guessed.append(_category_in(table, name, spellings, max_levels))
-        return cls(attributes=tuple(guessed), missing_values=missing_values)
-
-
-def _category_in(
-    table: Table, name: str, spellings: Sequence[str] | None, max_levels: int
-) -> Category:
-    """``spellings``: what stands for no value, None where every cell must have one."""
-    absent = None if spellings is None else table.absent(name, spellings)
-    different, position = table.distinct(name, absent=absent)
-    present = (
-        np.bincount(position, minlength=len(different)) > 0
-    )  # some may stand for no value only
-    levels = sorted({*different[present].tolist()} - {""})
-    if len(levels) > max_levels:
-        raise DataError(
-            f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "
-            "exclude it if it holds names or identifiers"
-        )
-    missing = "" if spellings is None else "level"
-    return Category(name=name, levels=tuple(levels), missing=missing)
-
-
-def _number_in(table: Table, name: str, spellings: Sequence[str] | None) -> Number:
-    """As `_category_in`."""
-    absent = None if spellings is None else table.absent(name, spellings)
-    cells = table.numeric(name, absent=absent)
-    values = cells[~np.isnan(cells)]
-    ends = float(values.min()), float(values.max())
-    low, high = scaling.round_range(*ends)
-    options: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
-    if ends[0] < ends[1]:  # the middle of its range is typical of a constant column
-        median, deviation = float(np.median(values)), float(np.std(values))
-        typical, spread = scaling.round_scale(median, deviation, *ends)
-        options |= {"typical": typical, "spread": spread}
-    return Number(name=name, low=low, high=high, **options)
 
 
 def _spellings(values: object) -> tuple[str, ...]:
