@@ -31,8 +31,8 @@ from pdml.research.baselines import EPSILON, pdml_plans, pooled, task
 from pdml.research.baselines.pdml_plans import PlanRequest
 from pdml.research.paper import experiment
 from pdml.research.paper.baselines import FIRST_SEED
+from pdml.research.processes import run_parallel
 from pdml.training import sums_fit
-from pdml.training.processes import run_parallel
 
 SEEDS, WITH_PUBLIC = 20, 5  # splits, and on how many of them public records are tried
 WITHIN = 6.0  # points
