@@ -74,7 +74,7 @@ def accuracy(how, seed, columns, levels, y):
     tables = [Table(columns={k: v[part] for k, v in columns.items()}) for part in (learnt, held)]
     one = encoder(levels, how)
     x = device_encoding.encode_table(one, tables[0], source.stream(SUMS)).astype(float)
-    test, _ = one.encode_rows(one.read_answers(tables[1]))
+    test, _ = one.rows(one.read(tables[1]))
     said = flip_labels(y[learnt], np.full(LEARNT, EPSILON), 2, source.stream(LABELS))
     found = statistics.exact(x, labels.codes(said, EPSILON, 2), LOGISTIC, one.blocks)
     noise = Noise(label=0.0, square=0.0, coded=coded_rows.variance(one.blocks, x.shape[1]))
@@ -91,7 +91,7 @@ def forecasts(how, columns, levels, y):
     )
     public = np.random.default_rng(FIRST).permutation(len(y))[:PUBLIC]
     table = Table(columns={k: v[public] for k, v in columns.items()})
-    like = one.encode_rows(one.read_answers(table))[0], y[public]
+    like = one.rows(one.read(table))[0], y[public]
     silent = TrainingPlan(method="sums", label_noise=0.0, square_noise=0.0)
     for times, known in ((12, like), (1, None)):
         found = sums_search.score(silent, sizes, populations(sizes, known), times)
