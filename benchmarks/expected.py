@@ -126,7 +126,12 @@ def people(rng, records, width, classes=2):
         y = scores.argmax(axis=1)
     words = {"columns": str(columns), "signal": str(signal), "declared": declared}
     if declared:
-        return row_steps.scale_and_clip(e, mass)[0], y, scaling.typical_constant(mass), words
+        return (
+            row_steps.take(row_steps.finish(mass, ()), e)[0],
+            y,
+            scaling.typical_constant(mass),
+            words,
+        )
     return np.asarray(rows.clip(rows.append_bias(e), 1.0)[0]), y, 0.0, words
 
 
