@@ -1,10 +1,13 @@
 """Checks of single values; each error names the parameter, the value, the domain and the reason."""
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 from pdml.errors import InvalidInput
+
+_T = TypeVar("_T")
 
 
 def _refuse(name: str, value: object, domain: str, why: str) -> InvalidInput:
@@ -54,3 +57,11 @@ def choice(name: str, value: Any, options: tuple[str, ...], *, why: str = "") ->
             name, value, "be one of " + ", ".join(repr(option) for option in options), why
         )
     return str(value)
+
+
+def by_server(name: str, values: Sequence[_T], n_servers: int) -> tuple[_T, ...]:
+    """Return one value for each server, where one for all will do as well."""
+    if len(values) not in (1, n_servers):
+        domain = f"be one number or one per server ({n_servers} of them)"
+        raise InvalidInput(f"{name} must {domain}, got {len(values)}", setting=name)
+    return tuple(values) * (n_servers // len(values))

@@ -179,13 +179,7 @@ class TrainingPlan:
         return value if isinstance(value, tuple) else (value,)
 
     def _for_server(self, name: str, server: int, n_servers: int) -> float:
-        values = self._as_tuple(getattr(self, name))
-        if len(values) not in (1, n_servers):
-            raise InvalidInput(
-                f"{name} must be one number or one per server ({n_servers} of them), got "
-                f"{len(values)}"
-            )
-        return values[server if len(values) > 1 else 0]
+        return _validate.by_server(name, self._as_tuple(getattr(self, name)), n_servers)[server]
 
     def loss_for(self, classes: int) -> Loss:
         """The binary loss, or softmax from three classes on."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pdml import _validate
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.errors import InvalidInput
@@ -18,16 +19,9 @@ def sizes_of(
     study: Study, records: Sequence[int], prevalence: tuple[float, float] | None = None
 ) -> Sizes:
     """What is public about a study's data, if everybody chooses what the menus suggest."""
-    servers = len(study.servers)
-    if len(records) not in (1, servers):
-        raise InvalidInput(
-            f"records must be one number or one per server ({servers} of them), got {len(records)}",
-            setting="records",
-        )
-    counts = tuple(records) * servers if len(records) == 1 else tuple(records)
     choices = ((epsilon, float(epsilon == study.default_epsilon)) for epsilon in study.menu)
     return Sizes(
-        records=counts,
+        records=_validate.by_server("records", records, len(study.servers)),
         width=study.width,
         epsilon=study.menu[-1],
         classes=len(study.classes),

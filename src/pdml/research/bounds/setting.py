@@ -112,13 +112,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name in ("records", "noise_scale"):
-            values = getattr(self, name)
-            if len(values) not in (1, self.n):
-                raise InvalidInput(
-                    f"{name} must be one number or one per server ({self.n} of them), got "
-                    f"{len(values)}"
-                )
-            object.__setattr__(self, name, tuple(values) * (self.n // len(values)))
+            values = _validate.by_server(name, getattr(self, name), self.n)
+            object.__setattr__(self, name, values)
         for m in self.records:
             _validate.integer("records", m, low=1, high=10**12)
         for v in self.noise_scale:
