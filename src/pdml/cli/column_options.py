@@ -5,41 +5,56 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pdml.encoding import maps
-from pdml.encoding.attributes import exact_text
-from pdml.encoding.declarations import by_name, read_encoder
-from pdml.encoding.encoder import Attribute, Category, Number
+from pdml.cli.options import COLUMNS, format_option, member, option
 from pdml.errors import InvalidInput, MissingValueError, UndeclaredColumns
+
+if TYPE_CHECKING:
+    from pdml.encoding.encoder import Attribute, Category, Number
+    from pdml.encoding.maps import FeatureMap
 
 RANGE = "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]"
 _FORM = f"{RANGE}, for example age=18:100 or age=18:100:45:20:whole"
+
+
+_column = partial(option, panel=COLUMNS)
+_MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
+_RANGE = "Range of a number, and within what most people lie; repeat."
+_MISSING_VALUES = "What stands for a missing value, besides an empty cell."
+Texts = list[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """The options about columns, as they were typed."""
 
-    ranges: Sequence[str] | None = None
-    levels: Sequence[str] | None = None
-    encoder: Path | None = None
-    ignore: Sequence[str] | None = None
-    missing: Sequence[str] | None = None
-    missing_values: str = ""
-    maps: Sequence[str] | None = None
+    ranges: Texts = member(_column(None, _RANGE, RANGE, "--range"))
+    levels: Texts = member(_column(None, "Levels of a category; repeat.", "COLUMN=A,B,..."))
+    encoder: Path | None = member(
+        _column(None, "All this as JSON, as in a model's encoder.", "FILE")
+    )
+    ignore: Texts = member(_column(None, "A column that is no feature; repeat.", "COLUMN"))
+    missing: Texts = member(
+        _column(None, "A column in which values may be missing; repeat.", "COLUMN")
+    )
+    missing_values: str = member(_column("", _MISSING_VALUES, "A,B,..."))
+    maps: Texts = member(_column(None, _MAP, "MAP", "--map"))
 
     def settings(self) -> dict[str, Any]:
         """As arguments of `train_table` and of `encoder_for`."""
+        from pdml.encoding.declarations import by_name, read_encoder
+
         read = read_encoder(self.encoder) if self.encoder else None
-        declarations: list[Attribute] = [_range(text) for text in self.ranges or ()]
-        declarations += [_levels(text) for text in self.levels or ()]
+        declared: list[Attribute] = [
+            *map(_range, self.ranges or ()),
+            *map(_levels, self.levels or ()),
+        ]
         markers = tuple(self.missing_values.split(",")) if self.missing_values else ()
         return {
-            "attributes": tuple(
-                by_name((*(read.attributes if read else ()), *declarations)).values()
-            ),
+            "attributes": tuple(by_name((*(read.attributes if read else ()), *declared)).values()),
             "missing": tuple(self.missing or ()),
             "missing_values": (*(read.missing_values if read else ()), *markers),
             "maps": (*(read.maps if read else ()), *map(_map, self.maps or ())),
@@ -47,16 +62,16 @@ class Columns:
 
     def to_arguments(self) -> list[str]:
         """The options again, as words of a command line."""
-        several = {"--range": self.ranges, "--levels": self.levels, "--ignore": self.ignore}
-        several |= {"--missing": self.missing, "--map": self.maps}
-        words = [
+        names = {"ranges": "--range", "maps": "--map"}
+        return [
             word
-            for name, values in several.items()
-            for value in values or ()
-            for word in (name, value)
+            for name, values in vars(self).items()
+            for value in (values if isinstance(values, list) else [values] if values else [])
+            for word in (names.get(name) or format_option(name), str(value))
         ]
-        words += ["--missing-values", self.missing_values] if self.missing_values else []
-        return words + (["--encoder", str(self.encoder)] if self.encoder else [])
+
+
+NO_COLUMNS = Columns()
 
 
 @contextmanager
@@ -89,8 +104,10 @@ def format_command(command: Sequence[str]) -> str:
     return shlex.join(command)
 
 
-def format_declaration(attribute: Attribute) -> list[str]:
+def format_declaration(attribute: "Attribute") -> list[str]:
     """A declaration as options."""
+    from pdml.encoding.attributes import Category, exact_text
+
     gaps = ["--missing", attribute.name] if attribute.missing else []
     if isinstance(attribute, Category):
         return ["--levels", f"{attribute.name}={','.join(attribute.levels)}", *gaps]
@@ -101,9 +118,11 @@ def format_declaration(attribute: Attribute) -> list[str]:
     return ["--range", f"{attribute.name}={':'.join(parts)}", *gaps]
 
 
-def parse_number(name: str, text: str) -> Number:
+def parse_number(name: str, text: str) -> "Number":
     """LOW:HIGH, then TYPICAL:SPREAD if they are known, then whole where fractions are no answers; a
     ValueError if it is none of this."""
+    from pdml.encoding.encoder import Number
+
     parts = text.split(":")
     whole = parts[-1] == "whole"
     values = [float(part) for part in parts[: len(parts) - whole]]
@@ -126,7 +145,7 @@ def _split(option: str, text: str, form: str) -> tuple[str, str]:
     return name.strip(), rest
 
 
-def _range(text: str) -> Number:
+def _range(text: str) -> "Number":
     name, rest = _split("--range", text, _FORM)
     try:
         return parse_number(name, rest)
@@ -136,13 +155,17 @@ def _range(text: str) -> Number:
         raise InvalidInput(f"--range must look like {_FORM}, got {text!r}") from None
 
 
-def _levels(text: str) -> Category:
+def _levels(text: str) -> "Category":
+    from pdml.encoding.encoder import Category
+
     name, rest = _split("--levels", text, "COLUMN=A,B,C, for example sex=female,male")
     return Category(name=name, levels=tuple(level.strip() for level in rest.split(",")))
 
 
-def _map(text: str) -> maps.FeatureMap:
+def _map(text: str) -> "FeatureMap":
     """KIND, or KIND:PART,PART,...: a part is a column, a pair of columns A*B, or SETTING=VALUE."""
+    from pdml.encoding import maps
+
     kind, _, rest = text.partition(":")
     fields: dict[str, Any] = {"map": kind}
     for part in (part.strip() for part in rest.split(",") if part.strip()):

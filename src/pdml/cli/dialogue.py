@@ -2,20 +2,21 @@
 columns of a table, and the answers of one person."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from math import inf
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
+    from pdml.cli.column_options import Columns
+    from pdml.cli.commands.contribute import PersonOptions
     from pdml.encoding.encoder import Attribute, Number
     from pdml.errors import UndeclaredColumns
     from pdml.study import Study
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[ValidationErrors, str], Any]
 
+Result = TypeVar("Result")
 EXAMPLE_EPSILONS = (0.5, 1.0, 2.0)
 
 
@@ -122,6 +124,30 @@ def ask_attributes(error: "UndeclaredColumns") -> "tuple[Attribute, ...]":
     typer.echo("Say of each column what you know without looking at anybody's record.", err=True)
     kinds = {name: "number" if name in error.numbers else "category" for name in error.columns}
     return tuple(ask_attribute(name, kind) for name, kind in kinds.items())
+
+
+def declare_columns(
+    columns: "Columns",
+    command: Sequence[str],
+    call: "Callable[[dict[str, Any]], Result]",
+    *,
+    ask: bool,
+) -> "tuple[Result, tuple[Attribute, ...]]":
+    """Call with what the options declare; what is not declared is asked for if there is somebody to
+    ``ask``, else told as options of the ``command``. Also what was answered."""
+    from pdml.cli.column_options import suggest_options
+    from pdml.errors import UndeclaredColumns
+
+    settings = columns.settings()
+    with suggest_options([*command, *columns.to_arguments()]):
+        try:
+            return call(settings), ()
+        except UndeclaredColumns as error:
+            if not (ask and sys.stdin.isatty()):
+                raise
+            attributes = ask_attributes(error)
+            settings["attributes"] += attributes
+            return call(settings), attributes
 
 
 def _attributes() -> "tuple[Attribute, ...]":
@@ -269,26 +295,15 @@ class PresetAnswers:
     texts: "Texts"  # the study's, in the language that this person reads
 
 
-def read_preset(
-    study: "Study",
-    file: Path | None,
-    pairs: list[str],
-    epsilon: float | None,
-    label: str,
-    token: str,
-    *,
-    privacies: list[str],
-    agreed: bool,
-    language: str = "",
-) -> PresetAnswers:
+def read_preset(study: "Study", person: "PersonOptions", epsilon: float | None) -> PresetAnswers:
     """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.device import answers
 
-    texts = study.texts(language)
-    entries: dict[str, Any] = {} if file is None else answers.read(file)
-    entries |= _pairs("--answer", pairs)  # each stands above the file
+    texts = study.texts(person.language)
+    entries: dict[str, Any] = {} if person.answers is None else answers.read(person.answers)
+    entries |= _pairs("--answer", person.answer)  # each stands above the file
     chosen = {}
-    for name, value in _pairs("--epsilon-of", privacies).items():
+    for name, value in _pairs("--epsilon-of", person.epsilon_of).items():
         try:
             chosen[name] = float(value)
         except ValueError:
@@ -297,18 +312,18 @@ def read_preset(
     return PresetAnswers(
         answers=answers.check_answers(study, entries),
         micro_epsilon=None if epsilon is None else answers.on_menu(study, epsilon),
-        label=answers.class_index(study, label) if label else None,
-        token=answers.invitation(token),
+        label=answers.class_index(study, person.label) if person.label else None,
+        token=answers.invitation(person.token),
         epsilons=answers.on_menus(study, chosen),
         chosen=frozenset(chosen),
-        agreed=agreed,
+        agreed=person.agree,
         texts=texts,
     )
 
 
-def _pairs(option: str, pairs: list[str]) -> dict[str, str]:
+def _pairs(option: str, pairs: list[str] | None) -> dict[str, str]:
     values = {}
-    for pair in pairs:
+    for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidInput(f"{option} must look like name=value, got {pair!r}")

@@ -2,16 +2,17 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from typer.core import TyperArgument, TyperCommand
 
+from pdml import _validate
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,25 +22,32 @@ if TYPE_CHECKING:
 
 
 def option(
-    help: str, metavar: str | None = None, *names: str, panel: str | None = None, **how: Any
+    default: Any,
+    help: str,
+    metavar: str | None = None,
+    *names: str,
+    panel: str | None = None,
+    **how: Any,
 ) -> Any:
     """An option with a value; what it is called follows from its parameter unless it is named."""
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **how)
+    return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=panel, **how)
 
 
-def argument(help: str, metavar: str, **how: Any) -> Any:
-    """A positional argument."""
-    return typer.Argument(metavar=metavar, help=help, **how)
+def argument(default: Any, help: str, metavar: str, **how: Any) -> Any:
+    """A positional argument; ``...`` as default: it must be given."""
+    return typer.Argument(default, metavar=metavar, help=help, **how)
 
 
-def flag(name: str, help: str, panel: str | None = None) -> Any:
+def flag(name: str, help: str, panel: str | None = None, default: bool | None = False) -> Any:
     """An option without a value; it has no opposite, so that its name is given."""
-    return typer.Option(name, help=help, rich_help_panel=panel)
+    return typer.Option(default, name, help=help, rich_help_panel=panel)
 
 
-def seconds(help: str, least: float = 0.1, panel: str | None = None) -> Any:
+def seconds(
+    default: float, help: str, *names: str, least: float = 0.1, panel: str | None = None
+) -> Any:
     """A number of seconds of at least ``least``."""
-    return option(help, min=least, callback=_finite, panel=panel)
+    return option(default, help, None, *names, min=least, callback=_finite, panel=panel)
 
 
 def _finite(value: float) -> float:
@@ -49,26 +57,36 @@ def _finite(value: float) -> float:
     return value
 
 
+def member(spec: Any) -> Any:
+    """An option as a field of a dataclass, which `spread_options` takes apart."""
+    return field(default=spec.default, metadata={"option": spec})
+
+
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command of which a parameter may be a dataclass of options that several commands share."""
-    parameters: list[inspect.Parameter] = []
+    parameters: dict[str, Any] = {}
     groups: dict[str, Any] = {}
-    for parameter in inspect.signature(command).parameters.values():
+    for name, parameter in inspect.signature(command).parameters.items():
         if is_dataclass(parameter.annotation):
-            groups[parameter.name] = parameter.annotation
-            parameters += inspect.signature(groups[parameter.name]).parameters.values()
+            groups[name] = parameter.annotation
+            entries = fields(parameter.annotation)
+            parameters |= {entry.name: (entry.type, entry.metadata["option"]) for entry in entries}
         else:
-            parameters.append(parameter)
+            parameters[name] = (parameter.annotation, parameter.default)
 
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            values[name] = group(**{entry.name: values.pop(entry.name) for entry in fields(group)})
         command(**values)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    options = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in options}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    spread = [
+        inspect.Parameter(name, kind, annotation=annotation, default=default)
+        for name, (annotation, default) in parameters.items()
+    ]
+    run.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
+    run.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
     return run
 
 
@@ -101,36 +119,31 @@ def group(help: str, epilog: str | None = None) -> typer.Typer:
 
 
 PRIVACY, PLAN, FILES = "Privacy and servers", "The plan", "What is written"
+COLUMNS = "The columns"
 _planned, _written = partial(option, panel=PLAN), partial(option, panel=FILES)
 
-Json = Annotated[bool, flag("--json", "Print one JSON object instead of sentences.")]
-TablesJson = Annotated[bool, flag("--json", "Print one JSON object instead of tables.")]
-Force = Annotated[bool, flag("--force", "Overwrite an existing file.")]
-Jobs = Annotated[int, option("Processes; 0: one per core.", min=0)]
-StudyFile = Annotated[Path, argument("The study's file, study.toml.", "STUDY")]
-NodeFolder = Annotated[Path, argument("The node's folder.", "FOLDER")]
+JSON = flag("--json", "Print one JSON object instead of sentences.")
+TABLES_JSON = flag("--json", "Print one JSON object instead of tables.")
+FORCE = flag("--force", "Overwrite an existing file.")
+JOBS = option(0, "Processes; 0: one per core.", min=0)
+STUDY_FILE = argument(..., "The study's file, study.toml.", "STUDY")
+STUDY_HERE = argument(Path("study.toml"), "The study's file, study.toml.", "STUDY")
+NODE_FOLDER = argument(..., "The node's folder.", "FOLDER")
 
-# A consortium that does not exist yet
+# Who trains together, and on what
 
-_LINKS = "Links of a random topology.  [default: 1.3 per server]"
-_TOPOLOGY = "random, ring, complete, star, grid or small_world."
-_RECORDS = "Records per server: one number for all, or one each."
+LINKS = option(None, "Links of a random topology.  [default: 1.3 per server]", panel=PRIVACY)
+TOPOLOGY = option("random", "random, ring, complete, star, grid or small_world.", panel=PRIVACY)
 _WIDTH = "Columns after encoding, without the constant one.  [required without --like]"
-Links = Annotated[int | None, option(_LINKS, panel=PRIVACY)]
-Topology = Annotated[str, option(_TOPOLOGY, panel=PRIVACY)]
-NormBound = Annotated[float, option("Longer records are clipped to this length.", panel=PRIVACY)]
-Records = Annotated[str, option(_RECORDS, "M or M,M,...")]
-Servers = Annotated[int, option("How many servers train together.")]
-Width = Annotated[int, option(_WIDTH, None, "--features", "--questions")]
-PublicLabel = Annotated[str, option("Their column to predict.", "COLUMN")]
+NORM_BOUND = option(1.0, "Longer records are clipped to this length.", panel=PRIVACY)
 
 # What the others may learn
 
 _FEATURES = "The most all others, or --colluding of them, may learn of features; inf: no limit."
 _COLLUDING = "How many other servers may put together what they see.  [default: all others]"
-FeaturesEpsilon = Annotated[float, option(_FEATURES, panel=PRIVACY)]
-Delta = Annotated[float, option("But for this chance.", panel=PRIVACY)]
-Colluding = Annotated[int | None, option(_COLLUDING, show_default=False, panel=PRIVACY)]
+FEATURES_EPSILON = option(1.0, _FEATURES, panel=PRIVACY)
+DELTA = option(1e-06, "But for this chance.", panel=PRIVACY)
+COLLUDING = option(None, _COLLUDING, panel=PRIVACY)
 
 # A training's settings, whose letters are the paper's
 
@@ -140,7 +153,6 @@ BOUND = "Bound of the objective's noise (R); 0: none."
 KINDS = "truncated_gaussian, uniform_box, uniform_ball or none."
 SCALE = "Noise on what servers send (V); 0: none."
 DECAY = "How that noise fades (rho), between 0 and 1."
-_KINDS = f"{KINDS}  [default: truncated_gaussian]"
 Number = float | None
 
 
@@ -148,13 +160,13 @@ Number = float | None
 class PlanOptions:
     """The settings of a plan that is made from them alone."""
 
-    rounds: Annotated[int | None, _planned("Rounds of training (T).  [default: 40]")] = None
-    penalty: Annotated[Number, _planned(f"{PENALTY}  [default: 0.1]")] = None
-    regularization: Annotated[Number, _planned(f"{REGULARIZATION}  [default: 0.01]")] = None
-    objective_bound: Annotated[Number, _planned(f"{BOUND}  [default: 1]")] = None
-    objective_noise: Annotated[str | None, _planned(_KINDS)] = None
-    noise_scale: Annotated[Number, _planned(f"{SCALE}  [default: 0.3]")] = None
-    noise_decay: Annotated[Number, _planned(f"{DECAY}  [default: 0.95]")] = None
+    rounds: int | None = member(_planned(None, "Rounds of training (T).  [default: 40]"))
+    penalty: Number = member(_planned(None, f"{PENALTY}  [default: 0.1]"))
+    regularization: Number = member(_planned(None, f"{REGULARIZATION}  [default: 0.01]"))
+    objective_bound: Number = member(_planned(None, f"{BOUND}  [default: 1]"))
+    objective_noise: str | None = member(_planned(None, f"{KINDS}  [default: truncated_gaussian]"))
+    noise_scale: Number = member(_planned(None, f"{SCALE}  [default: 0.3]"))
+    noise_decay: Number = member(_planned(None, f"{DECAY}  [default: 0.95]"))
 
     def settings(self) -> dict[str, Any]:
         """Those that were given."""
@@ -166,10 +178,10 @@ SETTINGS = tuple(vars(NO_PLAN))
 
 # Where a training's files go
 
-Out = Annotated[Path, _written("Folder to write to.", "DIR")]
-ModelName = Annotated[Path, _written("The model's name in it.", "FILE")]
-ReportName = Annotated[Path, _written("The report's name in it.", "FILE")]
-ForceAll = Annotated[bool, flag("--force", "Overwrite existing files.", FILES)]
+OUT = _written(Path("."), "Folder to write to.", "DIR")
+MODEL_NAME = _written(Path("model.json"), "The model's name in it.", "FILE")
+REPORT_NAME = _written(Path("report.html"), "The report's name in it.", "FILE")
+FORCE_ALL = flag("--force", "Overwrite existing files.", FILES)
 
 
 class Grouped(TyperCommand):
@@ -195,62 +207,72 @@ def _panel(param: Any) -> str:
     return getattr(param, "rich_help_panel", None) or "Options"
 
 
-@dataclass(frozen=True)
-class ConsortiumSetup:
-    """What options say, checked."""
+class ConsortiumSetup(NamedTuple):
+    """What `ConsortiumOptions` say, checked."""
 
     graph: "Graph"
     sizes: "Sizes"
     public: "tuple[Matrix, IntArray] | None"
 
 
-def read_consortium(
-    *,
-    records: str,
-    servers: int,
-    features: int,
-    epsilon: float,
-    norm_bound: float,
-    topology: str,
-    links: int | None,
-    seed: int,
-    like: Path | None,
-    label: str,
-    classes: int = 2,
-    prevalence: tuple[float, float] | None = None,
-) -> ConsortiumSetup:
-    """The public records say how many features and classes there are, and, unless ``records`` does,
-    how many records: three quarters, as one quarter is held out."""
-    from pdml.mechanisms.randomness import TOPOLOGY, Simulated
-    from pdml.numerics.admm.graph import build
-    from pdml.planning.sizes import Sizes
+@dataclass(frozen=True)
+class ConsortiumOptions:
+    """A consortium that does not exist yet."""
 
-    graph = build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
-    public, width, default_records = None, features + 1, ""
-    need_label(like, label)
-    if like is not None:
-        from pdml.simulation.table_training import public_records
-
-        *arrays, classes = public_records(like, label, norm_bound=norm_bound)
-        public, width = (arrays[0], arrays[1]), int(arrays[0].shape[1])
-        default_records = str(max(1, (len(arrays[1]) - len(arrays[1]) // 4) // servers))
-    if width < 2:
-        raise InvalidInput(
-            f"--features must be the number of columns after encoding, at least 1, got {features}"
-        )
-    if features and features + 1 != width:
-        raise InvalidInput(
-            f"--features must be {width - 1}, as many as --like has after encoding, got {features}"
-        )
-    sizes = Sizes(
-        records=parse_record_counts(records or default_records, servers),
-        width=width,
-        epsilon=epsilon,
-        classes=classes,
-        norm_bound=norm_bound,
-        prevalence=prevalence,
+    records: str = member(
+        option("", "Records per server: one number for all, or one each.", "M or M,M,...")
     )
-    return ConsortiumSetup(graph, sizes, public)
+    servers: int = member(option(10, "How many servers train together."))
+    features: int = member(option(0, _WIDTH, None, "--features", "--questions"))
+    norm_bound: float = member(NORM_BOUND)
+    topology: str = member(TOPOLOGY)
+    links: int | None = member(LINKS)
+    like: Path | None = member(
+        option(None, "Public records of the same shape: their number, width and more.", "FILE")
+    )
+    label: str = member(option("", "Their column to predict.", "COLUMN"))
+    seed: int = member(option(0, "Draws a random topology, and whatever else is random.", min=0))
+
+    def read(
+        self,
+        epsilon: float,
+        classes: int = 2,
+        prevalence: tuple[float, float] | None = None,
+    ) -> ConsortiumSetup:
+        """The public records say how many features and classes there are, and, unless --records
+        does, how many records: three quarters, as one quarter is held out."""
+        from pdml.mechanisms.randomness import TOPOLOGY, Simulated
+        from pdml.numerics.admm.graph import build
+        from pdml.planning.sizes import Sizes
+
+        source = Simulated(self.seed).stream(TOPOLOGY)
+        graph = build(self.topology, self.servers, source, self.links)
+        public, width, default_records = None, self.features + 1, ""
+        need_label(self.like, self.label)
+        if self.like is not None:
+            from pdml.simulation.table_training import public_records
+
+            rows, codes, classes = public_records(self.like, self.label, norm_bound=self.norm_bound)
+            public, width = (rows, codes), int(rows.shape[1])
+            default_records = str(max(1, (len(codes) - len(codes) // 4) // self.servers))
+        wanted = "the number of columns after encoding, at least 1"
+        if width < 2 or self.features not in (0, width - 1):
+            if width > 1:
+                wanted = f"{width - 1}, as many as --like has after encoding"
+            raise InvalidInput(f"--features must be {wanted}, got {self.features}")
+        counts = parse_record_counts(self.records or default_records)
+        sizes = Sizes(
+            records=_validate.by_server("records", counts, self.servers),
+            width=width,
+            epsilon=epsilon,
+            classes=classes,
+            norm_bound=self.norm_bound,
+            prevalence=prevalence,
+        )
+        return ConsortiumSetup(graph, sizes, public)
+
+
+NO_CONSORTIUM = ConsortiumOptions()
 
 
 def need_label(like: Path | None, label: str) -> None:
@@ -261,21 +283,16 @@ def need_label(like: Path | None, label: str) -> None:
         )
 
 
-def parse_record_counts(text: str, servers: int) -> tuple[int, ...]:
-    """Records of each server, as --records says it."""
+def parse_record_counts(text: str) -> tuple[int, ...]:
+    """Records of each server, or of all alike, as --records says it."""
     if not text:
         raise InvalidInput(
             "--records must say how many records each server has, got nothing (or --like, to "
             "count public ones)"
         )
     try:
-        values = tuple(int(part) for part in text.split(","))
+        return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidInput(
             f"--records must be whole numbers separated by commas, got {text!r}"
         ) from None
-    if len(values) not in (1, servers):
-        raise InvalidInput(
-            f"--records must be one number or one per server ({servers} of them), got {len(values)}"
-        )
-    return values * servers if len(values) == 1 else values

@@ -1,7 +1,5 @@
 """The commands, gathered. Help is plain text: rich's takes longer to load than all the rest."""
 
-from typing import Annotated
-
 import typer
 
 from pdml.cli.commands.assurance import privacy, statement, verify
@@ -39,13 +37,12 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[
-        bool,
-        option("Print the version and stop.", None, "--version", callback=_version, is_eager=True),
-    ] = False,
-    traceback: Annotated[
-        bool, flag("--traceback", "Show where an error came from (or set PDML_TRACEBACK=1).")
-    ] = False,
+    version: bool = option(
+        False, "Print the version and stop.", None, "--version", callback=_version, is_eager=True
+    ),
+    traceback: bool = flag(
+        "--traceback", "Show where an error came from (or set PDML_TRACEBACK=1)."
+    ),
 ) -> None:
     """Train one model from sensitive answers, without a server that everybody must trust.
 

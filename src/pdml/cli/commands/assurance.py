@@ -4,10 +4,10 @@ from datetime import date
 from functools import partial
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from pdml.cli import options, outputs
-from pdml.cli.options import Json, argument, flag, option
+from pdml.cli.options import JSON, argument, flag, option
 from pdml.cli.render import console
 from pdml.errors import InvalidInput, plain
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _LABEL_EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
 _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
-_DELTA = "Chance for which nothing is promised.  [default: 1e-06]"
-_WIDTH = "Numbers per record, with the constant 1.  [default: 10]"
-_DEGREE = "Links of the server that has fewest.  [default: 1]"
 _METHOD = "rounds or sums, one exchange.  [default: rounds]"
 _LABEL_NOISE = "Noise on sums of labels (sigma of Q); 0: none.  [default: 1.1]"
 _SQUARE_NOISE = "Noise on sums of squares (sigma of S); 0: none.  [default: 1.9]"
@@ -37,33 +34,27 @@ Count = int | None
 
 @options.spread_options
 def privacy(
-    model: Annotated[
-        Path | None, argument("A model.json: tell what it has spent.", "MODEL")
-    ] = None,
-    records: Annotated[Count, option("Records of the server that has fewest.")] = None,
-    servers: Annotated[Count, option("How many servers.  [default: 10]")] = None,
-    degree: Annotated[Count, option(_DEGREE)] = None,
-    features: Annotated[Count, option(_WIDTH)] = None,
-    classes: Annotated[Count, option("Classes of the label.  [default: 2]")] = None,
-    epsilon: Annotated[Number, option(_LABEL_EPSILON)] = None,
-    smallest_epsilon: Annotated[Number, option(_SMALLEST)] = None,
+    model: Path | None = argument(None, "A model.json: tell what it has spent.", "MODEL"),
+    records: Count = option(None, "Records of the server that has fewest."),
+    servers: Count = option(None, "How many servers.  [default: 10]"),
+    degree: Count = option(None, "Links of the server that has fewest.  [default: 1]"),
+    features: Count = option(None, "Numbers per record, with the constant 1.  [default: 10]"),
+    classes: Count = option(None, "Classes of the label.  [default: 2]"),
+    epsilon: Number = option(None, _LABEL_EPSILON),
+    smallest_epsilon: Number = option(None, _SMALLEST),
     plan: options.PlanOptions = options.NO_PLAN,
-    method: Annotated[str | None, option(_METHOD, panel=options.PLAN)] = None,
-    label_noise: Annotated[Number, option(_LABEL_NOISE, panel=options.PLAN)] = None,
-    square_noise: Annotated[Number, option(_SQUARE_NOISE, panel=options.PLAN)] = None,
-    colluding: Annotated[Count, option(_COLLUDING, panel=options.PLAN)] = None,
-    epsilon_cap: Annotated[Number, option(_CAP, panel=options.PLAN)] = None,
-    norm_bound: Annotated[Number, option("Longest a record may be.  [default: 1]")] = None,
-    delta: Annotated[Number, option(_DELTA)] = None,
-    features_epsilon: Annotated[
-        Number, option("Budget: epsilon of features against other servers.")
-    ] = None,
-    features_delta: Annotated[Number, option("Its delta.  [default: --delta]")] = None,
-    labels_epsilon: Annotated[
-        Number, option("Budget: epsilon of labels against other servers.")
-    ] = None,
-    labels_delta: Annotated[Number, option("Its delta.  [default: --delta]")] = None,
-    as_json: options.TablesJson = False,
+    method: str | None = option(None, _METHOD, panel=options.PLAN),
+    label_noise: Number = option(None, _LABEL_NOISE, panel=options.PLAN),
+    square_noise: Number = option(None, _SQUARE_NOISE, panel=options.PLAN),
+    colluding: Count = option(None, _COLLUDING, panel=options.PLAN),
+    epsilon_cap: Number = option(None, _CAP, panel=options.PLAN),
+    norm_bound: Number = option(None, "Longest a record may be.  [default: 1]"),
+    delta: Number = option(None, "Chance for which nothing is promised.  [default: 1e-06]"),
+    features_epsilon: Number = option(None, "Budget: epsilon of features against other servers."),
+    features_delta: Number = option(None, "Its delta.  [default: --delta]"),
+    labels_epsilon: Number = option(None, "Budget: epsilon of labels against other servers."),
+    labels_delta: Number = option(None, "Its delta.  [default: --delta]"),
+    as_json: bool = options.TABLES_JSON,
 ) -> None:
     """Tell who can learn what: from a model, or from settings before any training.
 
@@ -126,12 +117,14 @@ def _show_stored(path: Path, as_json: bool) -> None:
             "", f"Noise: {privacy_facts['source']}.", f"Counted: {privacy_facts['counted']}."
         )
 
-    console.print_result(as_json, {"model": str(path)} | model.privacy, show)
+    console.print_result(as_json, {"model": path} | model.privacy, show)
 
 
 def _show_planned(planned: "PrivacyForecast") -> None:
+    from pdml.accounting.kinds import Method
+
     plan, lines = planned.plan, planned.ledger.overview(planned.plan.colluding)
-    sums = plan.method == "sums"
+    sums = plan.method == Method.SUMS
     console.print_privacy(
         lines, "After one exchange." if sums else f"After all {plan.rounds} rounds."
     )
@@ -160,17 +153,21 @@ def _by_round(planned: "PrivacyForecast") -> None:
 
 def _budgeted(planned: "PrivacyForecast") -> list[str]:
     from pdml.accounting.budget import MOST_ROUNDS
+    from pdml.accounting.kinds import Data, Method
 
     budget, rounds, safe = planned.budget, planned.plan.rounds, planned.last_safe_round
     if budget is None or safe is None:
         return []
-    limits = [("features", *budget.limit("features")), ("labels", *budget.limit("label"))]
+    limits = [
+        ("features", *budget.limit(Data.FEATURES)),
+        ("labels", *budget.limit(Data.LABEL)),
+    ]
     allowed = " and ".join(
         f"epsilon {eps:g} (delta {d:g}) for {what}" for what, eps, d in limits if not isinf(eps)
     )
     allowed += f" against {budget.whom}"
     later = " or later" if safe >= MOST_ROUNDS else ""
-    if planned.plan.method == "sums":
+    if planned.plan.method == Method.SUMS:
         kept = "is within it" if planned.within else "would be refused"
         verdict = f"one exchange of sums {kept}"
     elif safe == 0:
@@ -192,20 +189,18 @@ def _milestones(rounds: int, safe: int | None) -> list[int]:
 _RESULT = "A model.json, or the folder of a result; without it, what the study plans and allows."
 _FORMAT = "Only html, markdown or registry.  [default: all three]"
 _OF_RESULT = "With RESULT: what a member released of its model; once for each member."
-_TRAININGS = "Without RESULT: how many trainings by the study's plan to count."
-_PUBLISHED = "When the model was published, for the registry."
 
 
 def statement(
-    study: options.StudyFile,
-    result: Annotated[Path | None, argument(_RESULT, "RESULT")] = None,
-    evaluation: Annotated[list[Path] | None, option(_OF_RESULT, "FILE")] = None,
-    form: Annotated[str, option(_FORMAT, "FORMAT", "--format")] = "",
-    trainings: Annotated[int, option(_TRAININGS)] = 1,
-    published: Annotated[str, option(_PUBLISHED, "YYYY-MM-DD")] = "",
-    out: options.Out = Path("."),
-    force: options.ForceAll = False,
-    as_json: options.Json = False,
+    study: Path = options.STUDY_FILE,
+    result: Path | None = argument(None, _RESULT, "RESULT"),
+    evaluation: list[Path] | None = option(None, _OF_RESULT, "FILE"),
+    form: str = option("", _FORMAT, "FORMAT", "--format"),
+    trainings: int = option(1, "Without RESULT: how many trainings by the study's plan to count."),
+    published: str = option("", "When the model was published, for the registry.", "YYYY-MM-DD"),
+    out: Path = options.OUT,
+    force: bool = options.FORCE_ALL,
+    as_json: bool = options.JSON,
 ) -> None:
     """Write the privacy statement and DPIA of a study or of one of its trainings.
 
@@ -243,9 +238,7 @@ def statement(
             for kind, path in files.items()
         }
     )
-    summary = privacy_statement.to_dict() | {
-        "files": {kind: str(path) for kind, path in files.items()}
-    }
+    summary = privacy_statement.to_dict() | {"files": files}
     console.print_result(as_json, summary, lambda: _show_statement(privacy_statement, files))
 
 
@@ -263,7 +256,7 @@ def _show_statement(privacy_statement: "PrivacyStatement", files: dict[str, Path
     console.print_text((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
     blanks = [f"- {what}" for what in privacy_statement.missing]
     console.print_text("", *page.summary, "", "To be filled in by the controller:", *blanks)
-    console.print_files({kind: path for kind, path in files.items()})
+    console.print_files(files)
 
 
 _OF_MEMBER = "What a member released of this model (`pdml node evaluate`); once for each member."
@@ -278,15 +271,13 @@ _PAGE = "Write a page on which anybody checks a result in a browser, without thi
 
 
 def verify(
-    result: Annotated[Path | None, argument("The folder of a result.", "RESULT")] = None,
-    study: Annotated[
-        Path | None, option("The study you agreed on, to compare with.", "FILE")
-    ] = None,
-    evaluation: Annotated[list[Path] | None, option(_OF_MEMBER, "FILE")] = None,
-    allow_unchecked: Annotated[bool, flag("--allow-unchecked", _ALLOW)] = False,
-    page: Annotated[Path | None, option(_PAGE, "FILE")] = None,
-    force: options.Force = False,
-    as_json: Json = False,
+    result: Path | None = argument(None, "The folder of a result.", "RESULT"),
+    study: Path | None = option(None, "The study you agreed on, to compare with.", "FILE"),
+    evaluation: list[Path] | None = option(None, _OF_MEMBER, "FILE"),
+    allow_unchecked: bool = flag("--allow-unchecked", _ALLOW),
+    page: Path | None = option(None, _PAGE, "FILE"),
+    force: bool = options.FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Check a result from its folder alone: signatures, what was sent and heard,
     what was spent, the model, the page.
@@ -345,9 +336,7 @@ def _write_page(page: Path, *, force: bool, as_json: bool) -> None:
     outputs.check([page], force=force)
     outputs.commit({page: partial(atomic_write, data=verifier_page())})
     sentence = f"wrote {page}: open it in a browser, and drop the folder of a result on it"
-    console.print_result(
-        as_json, {"page": str(page)}, lambda: console.print_text(sentence, whole=True)
-    )
+    console.print_answer(as_json, {"page": page}, sentence)
 
 
 def _show_verification(

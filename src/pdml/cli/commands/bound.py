@@ -3,7 +3,7 @@ promises nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,38 +24,25 @@ if TYPE_CHECKING:
 MOST_SERVERS = 2000
 _EPSILON = "Privacy of each label on its device, the smallest if they differ; inf is none."
 _RADIUS = "Classifiers up to this length (W).  [default: the longest best one]"
-_CHECK = "Train on Twonorm and Waveform and hold the bounds against it."
 _MET = {None: "?", True: "yes", False: "no"}
 
 
 @options.spread_options
 def bound(
-    records: options.Records = "",
-    servers: options.Servers = 10,
-    features: options.Width = 0,
-    epsilon: Annotated[float, option(_EPSILON)] = 1.0,
-    norm_bound: Annotated[float, option("Longest a record may be.")] = 1.0,
-    radius: Annotated[float | None, option(_RADIUS)] = None,
-    delta: Annotated[float, option("Chance for which nothing is promised.")] = 0.05,
-    topology: options.Topology = "random",
-    links: options.Links = None,
+    consortium: options.ConsortiumOptions = options.NO_CONSORTIUM,
+    epsilon: float = option(1.0, _EPSILON),
+    radius: float | None = option(None, _RADIUS),
+    delta: float = option(0.05, "Chance for which nothing is promised."),
     plan: options.PlanOptions = options.NO_PLAN,
-    like: Annotated[
-        Path | None, option("Public records: their number, width and complexity.", "FILE")
-    ] = None,
-    label: options.PublicLabel = "",
-    suggest_topology: Annotated[
-        bool, flag("--suggest-topology", "Compare graphs for so many servers instead.")
-    ] = False,
-    check: Annotated[bool, flag("--check", _CHECK)] = False,
-    plot: Annotated[Path | None, option("Draw Corollary 1 as .png or .svg.", "FILE")] = None,
-    against: Annotated[str, option("What to draw it against: records or bound (R).")] = "records",
-    force: options.Force = False,
-    seed: Annotated[
-        int, option("Draws random graphs, signs and the trainings of --check.", min=0)
-    ] = 0,
-    jobs: Annotated[int, option("Processes of --check; 0: one per core.", min=0)] = 0,
-    as_json: options.TablesJson = False,
+    suggest_topology: bool = flag(
+        "--suggest-topology", "Compare graphs for so many servers instead."
+    ),
+    check: bool = flag("--check", "Train on Twonorm and Waveform and hold the bounds against it."),
+    plot: Path | None = option(None, "Draw Corollary 1 as .png or .svg.", "FILE"),
+    against: str = option("records", "What to draw it against: records or bound (R)."),
+    force: bool = options.FORCE,
+    jobs: int = option(0, "Processes of --check; 0: one per core.", min=0),
+    as_json: bool = options.TABLES_JSON,
 ) -> None:
     """Bound how much worse than the best classifier a training can end.
 
@@ -73,41 +60,27 @@ def bound(
 
     training = TrainingPlan(**plan.settings())
     if check:
-        _check_bounds(seed, jobs, as_json)
+        _check_bounds(consortium.seed, jobs, as_json)
         return
     if jobs:
         raise InvalidInput("--jobs belongs to --check: nothing else here takes long")
     if suggest_topology:
-        _suggest_graphs(servers, training.regularization, norm_bound, seed, as_json)
+        _suggest_graphs(consortium, training.regularization, as_json)
         return
     why = "the graph is judged by its eigenvalues"
-    _validate.integer("servers", servers, low=2, high=MOST_SERVERS, why=why)
+    _validate.integer("servers", consortium.servers, low=2, high=MOST_SERVERS, why=why)
     kind = _kind(plot, against, force)
     from pdml.research.bounds import Complexity, Setting, promises
 
-    consortium = options.read_consortium(
-        records=records,
-        servers=servers,
-        features=features,
-        epsilon=epsilon,
-        norm_bound=norm_bound,
-        topology=topology,
-        links=links,
-        seed=seed,
-        like=like,
-        label=label,
-    )
-    if consortium.sizes.classes != 2:
+    setup = consortium.read(epsilon)
+    if setup.sizes.classes != 2:
         raise InvalidInput(
-            f"--label must have two classes, got {consortium.sizes.classes}: the theorems are "
-            "about two"
+            f"--label must have two classes, got {setup.sizes.classes}: the theorems are about two"
         )
-    setting = Setting.of(training, consortium.graph, consortium.sizes, radius=radius, delta=delta)
-    complexity = (
-        None
-        if consortium.public is None
-        else Complexity.of(consortium.public[0], setting.radius, seed)
-    )
+    setting = Setting.of(training, setup.graph, setup.sizes, radius=radius, delta=delta)
+    complexity = None
+    if setup.public is not None:
+        complexity = Complexity.of(setup.public[0], setting.radius, consortium.seed)
     if plot is not None:
         from pdml.research.bounds.promised import draw
 
@@ -197,14 +170,14 @@ def _remarks(guarantees: "Promises") -> Iterator[str]:
 
 
 def _suggest_graphs(
-    servers: int, regularization: float, norm_bound: float, seed: int, as_json: bool
+    consortium: options.ConsortiumOptions, regularization: float, as_json: bool
 ) -> None:
     """Graphs for so many servers, fastest first."""
     from pdml.research.bounds import topology
 
-    advice = topology.suggest(
-        servers, regularization=regularization, norm_bound=norm_bound, seed=seed
-    )
+    servers, settings = consortium.servers, {"regularization": regularization}
+    settings |= {"norm_bound": consortium.norm_bound}
+    advice = topology.suggest(servers, **settings, seed=consortium.seed)
     summary = {"servers": servers, "regularization": regularization}
     graphs = {"graphs": [graph.to_dict() for graph in advice.graphs]}
     console.print_result(as_json, summary | graphs, lambda: _graphs(servers, advice))

@@ -6,12 +6,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pdml.cli import outputs
-from pdml.cli.options import Force, Json, StudyFile, flag, group, option, seconds, spread_options
+from pdml.cli.options import (
+    FORCE,
+    JSON,
+    STUDY_FILE,
+    flag,
+    group,
+    member,
+    option,
+    seconds,
+    spread_options,
+)
 from pdml.cli.render import console
 
 if TYPE_CHECKING:
@@ -29,19 +39,19 @@ _DB = "SQLite file, or postgresql://...  [default: STUDY_ID-NAME.db]"
 _KEYS = "The reports' keys.  [default: beside the file, or STUDY_ID-NAME.keys]"
 _TOKEN = "Token of the operator's page; made if missing.  [default: beside the database]"
 _TEST = "Try a study out that does not tell people who asks, and for what."
-_QUIET = {"show_default": False, "show_envvar": False}
-_SERVER = "Which of the study's servers this is."
+_PLAIN = "Plain HTTP off this machine: only behind TLS."
+_BAD_TOKENS = "Unknown invitations an address may try in a minute."
+_PROXY = "A proxy whose X-Forwarded-For is believed; repeat."
+_HIDDEN: dict[str, Any] = {"show_envvar": False}
 
 
 @dataclass(frozen=True)
 class CollectionOptions:
     """Which collection a command is about."""
 
-    server: Annotated[str, option(_SERVER, "NAME", show_default=False)] = ""
-    db: Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)] = ""
-    keys: Annotated[Path | None, option(_KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_QUIET)] = (
-        None
-    )
+    server: str = member(option("", "Which of the study's servers this is.", "NAME"))
+    db: str = member(option("", _DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_HIDDEN))
+    keys: Path | None = member(option(None, _KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_HIDDEN))
 
     def open(self, study: Path, *, create: bool = False) -> "Collection":
         from pdml.collector.collection import Collection
@@ -52,33 +62,42 @@ class CollectionOptions:
         )
 
 
+@dataclass(frozen=True)
+class ServiceOptions:
+    """How a service listens, and whom it lets in: `pdml.collector.http.serving.Settings`."""
+
+    host: str = member(option("127.0.0.1", "Address to listen on."))
+    port: int = member(option(8700, "Port; 0: any free one.", min=0, max=65535))
+    cert: Path | None = member(option(None, "TLS certificate chain (PEM).", "FILE"))
+    key: Path | None = member(option(None, "Its private key (PEM).", "FILE"))
+    insecure_http: bool = member(flag("--insecure-http", _PLAIN))
+    open_to_all: bool = member(flag("--open", "Take reports without an invitation."))
+    bad_tokens: int = member(option(20, _BAD_TOKENS, min=1, max=1_000_000))
+    operator_token: Path | None = member(option(None, _TOKEN, "FILE"))
+    proxies: list[str] | None = member(option(None, _PROXY, "ADDRESS", "--proxy"))
+    test: bool = member(flag("--test", _TEST))
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """`pdml.collector.http.guard.ConnectionLimits`."""
+
+    connections: int = member(option(2000, "Connections at once, in all.", min=1))
+    per_address: int = member(option(128, "Of one address; behind --proxy: requests.", min=1))
+    head: float = member(seconds(30.0, "Seconds for a request's head.", "--head-timeout"))
+    body: float = member(seconds(30.0, "Seconds for its body.", "--body-timeout"))
+    write: float = member(seconds(30.0, "Seconds to take an answer.", "--write-timeout"))
+
+
 @collect.command()
 @spread_options
 def serve(
-    study: StudyFile,
+    *,
+    study: Path = STUDY_FILE,
     choice: CollectionOptions,
-    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, option("Port; 0: any free one.", min=0, max=65535)] = 8700,
-    cert: Annotated[Path | None, option("TLS certificate chain (PEM).", "FILE")] = None,
-    key: Annotated[Path | None, option("Its private key (PEM).", "FILE")] = None,
-    insecure_http: Annotated[
-        bool, flag("--insecure-http", "Plain HTTP off this machine: only behind TLS.")
-    ] = False,
-    open_to_all: Annotated[bool, flag("--open", "Take reports without an invitation.")] = False,
-    bad_tokens: Annotated[
-        int, option("Unknown invitations an address may try in a minute.", min=1, max=1_000_000)
-    ] = 20,
-    operator_token: Annotated[Path | None, option(_TOKEN, "FILE")] = None,
-    proxy: Annotated[
-        list[str] | None, option("A proxy whose X-Forwarded-For is believed; repeat.", "ADDRESS")
-    ] = None,
-    connections: Annotated[int, option("Connections at once, in all.", min=1)] = 2000,
-    per_address: Annotated[int, option("Of one address; behind --proxy: requests.", min=1)] = 128,
-    head_timeout: Annotated[float, seconds("Seconds for a request's head.")] = 30.0,
-    body_timeout: Annotated[float, seconds("Seconds for its body.")] = 30.0,
-    write_timeout: Annotated[float, seconds("Seconds to take an answer.")] = 30.0,
-    test: Annotated[bool, flag("--test", _TEST)] = False,
-    as_json: Json = False,
+    service: ServiceOptions,
+    limits: LimitOptions,
+    as_json: bool = JSON,
 ) -> None:
     """Take reports over HTTP until stopped.
 
@@ -110,42 +129,22 @@ def serve(
         values |= {"page": page.sha256, "database": ready.database}
         console.print_answer(
             as_json,
-            values | {"operator_token": str(ready.operator_token)},
+            values | {"operator_token": ready.operator_token},
             f"Collecting for {definition.title!r} at {ready.url} as {ready.server}, into "
             f"{ready.database}.",
             f"The operator's page is {ready.url}/operator, its token in {ready.operator_token}.",
             f"The page for contributors has SHA-256 {page.sha256}.",
         )
 
-    limits = ConnectionLimits(
-        head=head_timeout,
-        body=body_timeout,
-        write=write_timeout,
-        connections=connections,
-        per_address=per_address,
-    )
-    settings = Settings(
-        host=host,
-        port=port,
-        cert=cert,
-        key=key,
-        insecure_http=insecure_http,
-        open_to_all=open_to_all,
-        bad_tokens=bad_tokens,
-        operator_token=operator_token,
-        proxies=tuple(proxy or ()),
-        test=test,
-        limits=limits,
-    )
+    listen = vars(service) | {"proxies": service.proxies or ()}
+    settings = Settings(**listen, limits=ConnectionLimits(**vars(limits)))
     with suppress(StopSignal):  # asked to: everything acknowledged is stored
         serve_study(
             definition,
             choice.server,
             page=page.html,
             page_headers=page.headers,
-            operator=lambda summary: operator_page.render(
-                summary, operator_page.preview(definition, summary)
-            ),
+            operator=partial(operator_page.render, definition),
             database=choice.db,
             keys=choice.keys,
             settings=settings,
@@ -156,12 +155,13 @@ def serve(
 @collect.command()
 @spread_options
 def invite(
-    study: StudyFile,
-    count: Annotated[int, option("How many people.", min=1, max=10_000_000)],
-    out: Annotated[Path, option("CSV to write: token, link.", "FILE")],
+    *,
+    study: Path = STUDY_FILE,
+    count: int = option(..., "How many people.", min=1, max=10_000_000),
+    out: Path = option(..., "CSV to write: token, link.", "FILE"),
     choice: CollectionOptions,
-    force: Force = False,
-    as_json: Json = False,
+    force: bool = FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Make invitations: links that work once.
 
@@ -180,14 +180,14 @@ def invite(
         outputs.commit({out: partial(collection.invite, count)})
     console.print_answer(
         as_json,
-        {"server": collection.server, "invitations": count, "file": str(out)},
+        {"server": collection.server, "invitations": count, "file": out},
         f"{count:,} invitations to {collection.url} are in {out}: each works once.",
     )
 
 
 @collect.command()
 @spread_options
-def status(study: StudyFile, choice: CollectionOptions, as_json: Json = False) -> None:
+def status(*, study: Path = STUDY_FILE, choice: CollectionOptions, as_json: bool = JSON) -> None:
     """Tell what the collection holds.
 
     \b
@@ -233,10 +233,11 @@ def _show_retention(status: "CollectionStatus") -> None:
 @collect.command()
 @spread_options
 def delete(
-    study: StudyFile,
-    report: Annotated[str, option("The report's id, from its receipt.", "ID")],
+    *,
+    study: Path = STUDY_FILE,
+    report: str = option(..., "The report's id, from its receipt.", "ID"),
     choice: CollectionOptions,
-    as_json: Json = False,
+    as_json: bool = JSON,
 ) -> None:
     """Withdraw a report, as long as the collection is not frozen.
 
@@ -258,11 +259,12 @@ def delete(
 @collect.command()
 @spread_options
 def purge(
-    study: StudyFile,
+    *,
+    study: Path = STUDY_FILE,
     choice: CollectionOptions,
-    early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
-    due: Annotated[bool, flag("--due", "Before it ends, say so and succeed: for timers.")] = False,
-    as_json: Json = False,
+    early: bool = flag("--early", "Also before the study's retention ends."),
+    due: bool = flag("--due", "Before it ends, say so and succeed: for timers."),
+    as_json: bool = JSON,
 ) -> None:
     """Erase all reports at the end of their retention.
 
@@ -297,12 +299,11 @@ def purge(
 @collect.command()
 @spread_options
 def clock(
-    study: StudyFile,
+    *,
+    study: Path = STUDY_FILE,
     choice: CollectionOptions,
-    confirm: Annotated[
-        bool, flag("--confirm", "The machine's date is right: erase by it what is due.")
-    ] = False,
-    as_json: Json = False,
+    confirm: bool = flag("--confirm", "The machine's date is right: erase by it what is due."),
+    as_json: bool = JSON,
 ) -> None:
     """Tell whether the machine's date is believed, or confirm it.
 
@@ -346,10 +347,11 @@ def _show_clock(status: "CollectionStatus", confirm: bool) -> None:
 @collect.command()
 @spread_options
 def close(
-    study: StudyFile,
+    *,
+    study: Path = STUDY_FILE,
     choice: CollectionOptions,
-    reopen: Annotated[bool, flag("--reopen", "Take reports again.")] = False,
-    as_json: Json = False,
+    reopen: bool = flag("--reopen", "Take reports again."),
+    as_json: bool = JSON,
 ) -> None:
     """Take no more reports, at once, also in a running service.
 
@@ -381,13 +383,14 @@ def _outside_times(study: "Study", now: datetime) -> str:
 @collect.command()
 @spread_options
 def export(
-    study: StudyFile,
-    out: Annotated[Path, option("Where to write the data set; must not exist.", "FOLDER")],
+    *,
+    study: Path = STUDY_FILE,
+    out: Path = option(..., "Where to write the data set; must not exist.", "FOLDER"),
     choice: CollectionOptions,
-    force_small: Annotated[
-        bool, flag("--force-small", "Also with fewer reports than the study's min_records.")
-    ] = False,
-    as_json: Json = False,
+    force_small: bool = flag(
+        "--force-small", "Also with fewer reports than the study's min_records."
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Freeze the collection for good, and write its data set for training.
 
@@ -403,7 +406,7 @@ def export(
         console.working(f"Exporting the reports of {collection.server}"),
     ):
         manifest = collection.export(out, force_small=force_small)
-    summary = {"server": collection.server, "folder": str(out)}
+    summary = {"server": collection.server, "folder": out}
     console.print_answer(
         as_json,
         summary | {"records": manifest.records, "digest": manifest.digest},

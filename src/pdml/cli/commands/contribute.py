@@ -1,14 +1,15 @@
 """`pdml contribute`: one person's report from this device, or a table of people as many devices to
 try a study out; and `pdml contribute withdraw`, which takes a report back."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from pdml.cli import options, outputs
-from pdml.cli.options import Json, StudyFile, flag, option
+from pdml.cli.options import JSON, STUDY_FILE, flag, member, option
 from pdml.cli.render import console
 from pdml.errors import InvalidInput, NotDelivered
 
@@ -18,21 +19,53 @@ if TYPE_CHECKING:
     from pdml.device.simulated_participants import SubmittedTable
     from pdml.study.translations import Texts
 
-_TABLE = "A table of people, each played as a device of its own."
 _TRUTH = "The true answer. Better left out: it is asked, and no shell remembers it."
 _MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
-_AGREE = "You have read the study's notice, and agree to what it asks."
 _LANGUAGE = "The study's texts in this language, if it has it.  [default: its own]"
-_PERSON_OPTIONS = ["answers", "answer", "epsilon_of", "label", "token", "record", "agree"]
-_PERSON_OPTIONS += ["language", "receipt"]
-_TABLE_OPTIONS = ["label_column", "epsilon_column", "tokens", "outbox", "clamp"]
+_AGREE = "You have read the study's notice, and agree to what it asks."
+_MENU = "Privacy of a sensitive answer, from its menu; may be repeated.  [default: suggested]"
+_TO = "Who receives it: a server of the study, or an address."
 _CA = "Trust this authority's certificates (PEM) instead of the system's."
 
+MEMORIES = option(None, _MEMORY, "FOLDER", envvar="PDML_STATE_DIR")
+AUTHORITY = option(None, _CA, "FILE")
+RECORD = option("", "Whose record, where several people share this device.", "NAME")
+INVITATION = option("", "An invitation, or the link that holds it.")
 
-Memories = Annotated[Path | None, option(_MEMORY, "FOLDER", envvar="PDML_STATE_DIR")]
-Authority = Annotated[Path | None, option(_CA, "FILE")]
-Record = Annotated[str, option("Whose record, where several people share this device.", "NAME")]
-Invitation = Annotated[str, option("An invitation, or the link that holds it.")]
+
+@dataclass(frozen=True)
+class PersonOptions:
+    """What one person answers, as far as it is said beforehand."""
+
+    answers: Path | None = member(
+        option(None, "Answers as a JSON object; what is missing is asked.", "FILE")
+    )
+    answer: list[str] | None = member(option(None, "One answer; may be repeated.", "NAME=VALUE"))
+    epsilon_of: list[str] | None = member(option(None, _MENU, "NAME=VALUE"))
+    label: str = member(option("", _TRUTH))
+    token: str = member(INVITATION)
+    record: str = member(RECORD)
+    agree: bool = member(
+        flag("--agree", "You have read the study's notice, and agree to what it asks.")
+    )
+    language: str = member(option("", _LANGUAGE, "CODE"))
+    receipt: Path | None = member(option(None, "Where to save the receipt.", "FILE"))
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Who stands in a table of people, and what becomes of their reports."""
+
+    label_column: str = member(option("", "With --csv: the true answers.", "COLUMN"))
+    epsilon_column: str = member(option("", "With --csv: each person's epsilon.", "COLUMN"))
+    tokens: Path | None = member(option(None, "With --csv: invitations, one per line.", "FILE"))
+    outbox: Path | None = member(
+        option(None, "With --csv: where reports wait.  [default: beside the table]", "FILE")
+    )
+    clamp: bool = member(flag("--clamp", "With --csv: move numbers into their declared ranges."))
+
+
+NO_PERSON, NO_TABLE = PersonOptions(), TableOptions()
 STUDY, WITHDRAW = "study.toml", "withdraw"
 
 
@@ -69,47 +102,22 @@ contribute = typer.Typer(
 
 
 @contribute.command(STUDY)
+@options.spread_options
 def answer_study(
-    study: StudyFile,
-    server: Annotated[
-        str, option("Who receives it: a server of the study, or an address.", "NAME or URL")
-    ] = "",
-    answers: Annotated[
-        Path | None, option("Answers as a JSON object; what is missing is asked.", "FILE")
-    ] = None,
-    answer: Annotated[
-        list[str] | None, option("One answer; may be repeated.", "NAME=VALUE")
-    ] = None,
-    epsilon: Annotated[
-        float | None, option("Privacy of the label, from the study's menu.  [default: asked]")
-    ] = None,
-    epsilon_of: Annotated[
-        list[str] | None,
-        option(
-            "Privacy of a sensitive answer, from its menu; may be repeated.  [default: suggested]",
-            "NAME=VALUE",
-        ),
-    ] = None,
-    label: Annotated[str, option(_TRUTH)] = "",
-    token: Invitation = "",
-    record: Record = "",
-    memory: Memories = None,
-    ca: Authority = None,
-    agree: Annotated[bool, flag("--agree", _AGREE)] = False,
-    language: Annotated[str, option(_LANGUAGE, "CODE")] = "",
-    receipt: Annotated[Path | None, option("Where to save the receipt.", "FILE")] = None,
-    yes: Annotated[bool, flag("--yes", "Send without dialogue.")] = False,
-    csv: Annotated[Path | None, option(_TABLE, "FILE")] = None,
-    label_column: Annotated[str, option("With --csv: the true answers.", "COLUMN")] = "",
-    epsilon_column: Annotated[str, option("With --csv: each person's epsilon.", "COLUMN")] = "",
-    tokens: Annotated[Path | None, option("With --csv: invitations, one per line.", "FILE")] = None,
-    outbox: Annotated[
-        Path | None, option("With --csv: where reports wait.  [default: beside the table]", "FILE")
-    ] = None,
-    clamp: Annotated[
-        bool, flag("--clamp", "With --csv: move numbers into their declared ranges.")
-    ] = False,
-    as_json: Annotated[bool, flag("--json", "Print one JSON object.")] = False,
+    study: Path = STUDY_FILE,
+    server: str = option("", _TO, "NAME or URL"),
+    epsilon: float | None = option(
+        None, "Privacy of the label, from the study's menu.  [default: asked]"
+    ),
+    person: PersonOptions = NO_PERSON,
+    memory: Path | None = MEMORIES,
+    ca: Path | None = AUTHORITY,
+    yes: bool = flag("--yes", "Send without dialogue."),
+    csv: Path | None = option(
+        None, "A table of people, each played as a device of its own.", "FILE"
+    ),
+    table: TableOptions = NO_TABLE,
+    as_json: bool = JSON,
 ) -> None:
     """Answer a study from this device, which randomises sensitive answers.
 
@@ -125,7 +133,6 @@ def answer_study(
       pdml contribute study.toml --server http://127.0.0.1:8000 \\
           --csv people.csv --label-column diagnosis
     """
-    arguments = locals()
     from pdml.cli import dialogue
     from pdml.device.client import Contribution
     from pdml.device.delivery import Delivery, address_of
@@ -134,19 +141,14 @@ def answer_study(
     from pdml.study import Study
 
     definition = Study.load(study)
-    address = address_of(definition, server)
-    unfit = {
-        name: arguments[name]
-        for name in (_TABLE_OPTIONS if csv is None else _PERSON_OPTIONS)
-        if arguments[name]
-    }
+    address, receipt = address_of(definition, server), person.receipt
+    options_of = table if csv is None else person
+    unfit = {name: value for name, value in vars(options_of).items() if value}
     if csv is not None:
         options.refuse_options(unfit, " beside --csv: the table holds everybody's answers")
         with console.progress("Randomising and sending", unit="report") as progress:
-            many = {name: arguments[name] for name in _TABLE_OPTIONS}
-            played = submit_table(
-                definition, address, csv, **many, epsilon=epsilon, ca=ca, progress=progress
-            )
+            people = {"epsilon": epsilon, **vars(table)}
+            played = submit_table(definition, address, csv, **people, ca=ca, progress=progress)
         console.print_result(as_json, played.to_dict(), lambda: _played(played))
         played.check()
         return
@@ -157,38 +159,26 @@ def answer_study(
         raise InvalidInput("--json needs --yes: there is nobody to ask")
     if receipt is not None:
         outputs.check([receipt], force=False)
-    preset = dialogue.read_preset(
-        definition,
-        answers,
-        answer or [],
-        epsilon,
-        label,
-        token,
-        privacies=epsilon_of or [],
-        agreed=agree,
-        language=language,
-    )
+    preset = dialogue.read_preset(definition, person, epsilon)
     with Delivery(address, ca=ca) as service:
         kept = Memory(memory or default_folder())
-        names = {"record": record, "token": preset.token}
+        names = {"record": person.record, "token": preset.token}
         contribution = Contribution(study=definition, service=service, memory=kept, **names)
         _send_report(contribution, preset, receipt, yes=yes, as_json=as_json)
 
 
 @contribute.command(WITHDRAW)
 def withdraw(
-    study: StudyFile,
-    server: Annotated[
-        str, option("Who holds it: a server of the study, or an address.", "NAME or URL")
-    ] = "",
-    receipt: Annotated[
-        Path | None, option("A saved receipt.  [default: what this device remembers]", "FILE")
-    ] = None,
-    token: Invitation = "",
-    record: Record = "",
-    memory: Memories = None,
-    ca: Authority = None,
-    as_json: Json = False,
+    study: Path = STUDY_FILE,
+    server: str = option("", "Who holds it: a server of the study, or an address.", "NAME or URL"),
+    receipt: Path | None = option(
+        None, "A saved receipt.  [default: what this device remembers]", "FILE"
+    ),
+    token: str = INVITATION,
+    record: str = RECORD,
+    memory: Path | None = MEMORIES,
+    ca: Path | None = AUTHORITY,
+    as_json: bool = JSON,
 ) -> None:
     """Take a report back, as long as the study's data are not complete.
 

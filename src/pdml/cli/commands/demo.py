@@ -2,28 +2,27 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from pdml.cli import options, outputs
-from pdml.cli.options import TablesJson, flag, option
+from pdml.cli.options import TABLES_JSON, flag, option
 from pdml.cli.render import console
 
 if TYPE_CHECKING:
     from pdml.simulation.demo_training import Demo
 
-_SEED = "Another seed: other people, another graph, other noise."
 _ROUNDS = "Train in so many rounds.  [default: as the planner finds best]"
 _EPSILON = "How private each label is on the device; smaller is more private."
 
 
 def demo(
-    out: Annotated[Path, option("Folder for report.html and model.json.")] = Path("pdml-demo"),
-    seed: Annotated[int, option(_SEED, min=0)] = 1,
-    epsilon: Annotated[float, option(_EPSILON)] = 1.0,
-    features_epsilon: options.FeaturesEpsilon = 1.0,
-    rounds: Annotated[int | None, option(_ROUNDS, show_default=False)] = None,
-    diagnostics: Annotated[bool, flag("--diagnostics", "Show unprotected figures too.")] = False,
-    as_json: TablesJson = False,
+    out: Path = option(Path("pdml-demo"), "Folder for report.html and model.json."),
+    seed: int = option(1, "Another seed: other people, another graph, other noise.", min=0),
+    epsilon: float = option(1.0, _EPSILON),
+    features_epsilon: float = options.FEATURES_EPSILON,
+    rounds: int | None = option(None, _ROUNDS),
+    diagnostics: bool = flag("--diagnostics", "Show unprotected figures too."),
+    as_json: bool = TABLES_JSON,
 ) -> None:
     """See the method work, offline, in a few seconds.
 
@@ -52,8 +51,7 @@ def demo(
     )
     page = partial(write, page=demo_page(done))
     outputs.commit({files["report"]: page, files["model"]: done.private.model.save})
-    paths = {name: str(path) for name, path in files.items()}
-    beside = {"accuracy_without_privacy": done.unprotected.accuracy, "files": paths}
+    beside = {"accuracy_without_privacy": done.unprotected.accuracy, "files": files}
     console.print_result(as_json, done.private.summary() | beside, lambda: _show(done, files))
 
 

@@ -2,23 +2,22 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pdml.cli import options, outputs
-from pdml.cli.options import Force, Json, argument, flag, option
+from pdml.cli.options import FORCE, JSON, argument, flag, option
 from pdml.cli.render import console
 
 _PREDICTIONS = "Write here (.csv, .csv.gz, .parquet), not to the screen."
-_RECORDS = "Records with the columns of the training; - reads CSV."
 
 
 def predict(
-    model: Annotated[Path, argument("A model.json that pdml wrote.", "MODEL", show_default=False)],
-    data: Annotated[Path, argument(_RECORDS, "DATA", show_default=False)],
-    out: Annotated[Path | None, option(_PREDICTIONS, "FILE")] = None,
-    proba: Annotated[bool, flag("--proba", "Also the probability of every class.")] = False,
-    force: Force = False,
-    as_json: Annotated[bool, flag("--json", "Print one JSON object instead of CSV.")] = False,
+    model: Path = argument(..., "A model.json that pdml wrote.", "MODEL"),
+    data: Path = argument(..., "Records with the columns of the training; - reads CSV.", "DATA"),
+    out: Path | None = option(None, _PREDICTIONS, "FILE"),
+    proba: bool = flag("--proba", "Also the probability of every class."),
+    force: bool = FORCE,
+    as_json: bool = flag("--json", "Print one JSON object instead of CSV."),
 ) -> None:
     """Predict the class of each record, in the order of the table.
 
@@ -47,7 +46,7 @@ def predict(
         outputs.written.append(out)
     if as_json:
         summary = {"label": trained.label, "classes": list(trained.classes), "records": records}
-        console.print_json(summary | ({"columns": plain} if out is None else {"file": str(out)}))
+        console.print_json(summary | ({"columns": plain} if out is None else {"file": out}))
     elif out is None:
         write_csv(sys.stdout, plain)
     else:
@@ -56,8 +55,6 @@ def predict(
 
 _PRIVATE = "With noise"
 _noisy = partial(option, panel=_PRIVATE)
-_LABEL = "The column of true labels.  [default: the model's]"
-_LABELLED = "Records with their true labels; - reads CSV."
 _SAME = "The model was trained on these people: add up what both tell."
 _BINS = "Bins of the model's confidence; 1: less noise in the accuracy."
 _GATED = ("epsilon", "delta", "bins", "same_people")
@@ -68,21 +65,19 @@ RELEASE = (
 
 
 def evaluate(
-    model: Annotated[Path, argument("A model.json that pdml wrote.", "MODEL", show_default=False)],
-    data: Annotated[Path, argument(_LABELLED, "DATA", show_default=False)],
-    label: Annotated[str, option(_LABEL, "COLUMN")] = "",
-    private_evaluation: Annotated[
-        bool, flag("--private-evaluation", "Release the figures, with noise.", _PRIVATE)
-    ] = False,
-    epsilon: Annotated[
-        float | None, _noisy("What they may tell about one record.  [default: 1]")
-    ] = None,
-    delta: Annotated[float | None, _noisy("But for this chance.  [default: 1e-6]")] = None,
-    bins: Annotated[int | None, _noisy(f"{_BINS}  [default: 5]")] = None,
-    same_people: Annotated[bool | None, flag("--same-people", _SAME, _PRIVATE)] = None,
-    page: Annotated[Path | None, option("Also write a page to look at (.html).", "FILE")] = None,
-    force: options.Force = False,
-    as_json: options.TablesJson = False,
+    model: Path = argument(..., "A model.json that pdml wrote.", "MODEL"),
+    data: Path = argument(..., "Records with their true labels; - reads CSV.", "DATA"),
+    label: str = option("", "The column of true labels.  [default: the model's]", "COLUMN"),
+    private_evaluation: bool = flag(
+        "--private-evaluation", "Release the figures, with noise.", _PRIVATE
+    ),
+    epsilon: float | None = _noisy(None, "What they may tell about one record.  [default: 1]"),
+    delta: float | None = _noisy(None, "But for this chance.  [default: 1e-6]"),
+    bins: int | None = _noisy(None, f"{_BINS}  [default: 5]"),
+    same_people: bool | None = flag("--same-people", _SAME, _PRIVATE, default=None),
+    page: Path | None = option(None, "Also write a page to look at (.html).", "FILE"),
+    force: bool = options.FORCE,
+    as_json: bool = options.TABLES_JSON,
 ) -> None:
     """Measure a model on records whose true labels are known.
 
@@ -123,7 +118,7 @@ def evaluate(
         outputs.commit({page: partial(write, page=report)})
     summary = {"label": label or trained.label, **evaluation.to_dict()}
     summary |= {"inside_only": True} if isinstance(evaluation, Evaluation) else {"privacy": privacy}
-    summary |= {} if page is None else {"file": str(page)}
+    summary |= {} if page is None else {"file": page}
 
     def show() -> None:
         from pdml.cli.render import training_tables
@@ -147,12 +142,12 @@ _LANGUAGE = "With .html: de, en, ...; with --study one that it has.  [default: i
 
 
 def export(
-    model: Annotated[Path, argument("A model.json that pdml wrote.", "MODEL", show_default=False)],
-    out: Annotated[Path, option(_EXPORTED, "FILE", show_default=False)],
-    study: Annotated[Path | None, option(_STUDY, "FILE")] = None,
-    language: Annotated[str, option(_LANGUAGE, "CODE", show_default=False)] = "",
-    force: Force = False,
-    as_json: Json = False,
+    model: Path = argument(..., "A model.json that pdml wrote.", "MODEL"),
+    out: Path = option(..., _EXPORTED, "FILE"),
+    study: Path | None = option(None, _STUDY, "FILE"),
+    language: str = option("", _LANGUAGE, "CODE"),
+    force: bool = FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Write a model for programs and people that do not know pdml.
 
@@ -182,7 +177,5 @@ def export(
     page = partial(prediction_page, study=words, language=language)
     export_model(load_model(model), out, page=page)
     outputs.written.append(out)
-    if as_json:
-        console.print_json({"file": str(out), "bytes": out.stat().st_size})
-    else:
-        console.print_text(f"{out.stat().st_size:,} bytes  {out}", whole=True)
+    size = out.stat().st_size
+    console.print_answer(as_json, {"file": out, "bytes": size}, f"{size:,} bytes  {out}")

@@ -2,12 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from pdml.cli import outputs
-from pdml.cli.options import Force, Json, NodeFolder, TablesJson, argument, flag, group, option
+from pdml.cli.options import FORCE, JSON, NODE_FOLDER, TABLES_JSON, argument, flag, group, option
 from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
@@ -27,11 +27,8 @@ _RANDOMISE = "They are true: randomise them now. This organisation saw them."
 _OTHERS = "Nobody in these records is in a data set that this node has trained on."
 _BEFORE = "An earlier revision that this folder has not seen; repeat, oldest first."
 _RELAY = "Another way to the relay, a leaf node, say.  [default: the study's address]"
-_CONSORTIUM = "What each member of the study has released, and has left."
-_METRICS = "Figures for Prometheus, on this machine only."
 _SIMULATED = "For tests: repeatable noise, which protects nobody."
-_OFFER = "The offer's digest or its first digits, or the job's name."
-Offered = Annotated[str, argument(_OFFER, "OFFER")]
+OFFERED = argument(..., "The offer's digest or its first digits, or the job's name.", "OFFER")
 
 
 def _home(folder: Path) -> "NodeDirectory":
@@ -42,13 +39,13 @@ def _home(folder: Path) -> "NodeDirectory":
 
 @node.command()
 def init(
-    folder: NodeFolder,
-    name: Annotated[str, option("The server's name in the study.", "NAME")] = "",
-    accept: Annotated[str, option(_ACCEPT, "ask|study")] = "ask",
-    renew: Annotated[
-        bool, flag("--renew", "New keys for a folder that exists: the old ones are lost or known.")
-    ] = False,
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    name: str = option("", "The server's name in the study.", "NAME"),
+    accept: str = option("ask", _ACCEPT, "ask|study"),
+    renew: bool = flag(
+        "--renew", "New keys for a folder that exists: the old ones are lost or known."
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Make a node's keys, on the machine where it will run, and print its public card.
 
@@ -68,7 +65,7 @@ def init(
         else NodeDirectory.create(folder, name, accept=accept)
     )
     card, path = home.card(), home.path(f"{home.name}.card")
-    summary = {"name": home.name, "folder": str(home.folder), "card": str(path)}
+    summary = {"name": home.name, "folder": home.folder, "card": path}
     keys = {"signing_key": card.signing_key, "sealing_key": card.sealing_key}
     console.print_answer(
         as_json,
@@ -81,13 +78,11 @@ def init(
 
 @node.command()
 def join(
-    folder: NodeFolder,
-    file: Annotated[Path, argument("A study.toml that pins everybody's keys.", "STUDY")] = Path(
-        "study.toml"
-    ),
-    before: Annotated[list[Path] | None, option(_BEFORE, "FILE")] = None,
-    accept: Annotated[str, option("The rule for offers.  [default: as it is]", "ask|study")] = "",
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    file: Path = argument(Path("study.toml"), "A study.toml that pins everybody's keys.", "STUDY"),
+    before: list[Path] | None = option(None, _BEFORE, "FILE"),
+    accept: str = option("", "The rule for offers.  [default: as it is]", "ask|study"),
+    as_json: bool = JSON,
 ) -> None:
     """Adopt the study, or its next revision, in which nothing but keys and relay may differ.
 
@@ -108,22 +103,18 @@ def join(
 
 @node.command()
 def data(
-    folder: NodeFolder,
-    from_collect: Annotated[
-        Path | None, option("A data set that `pdml collect export` made.", "FOLDER")
-    ] = None,
-    table: Annotated[
-        Path | None, option("Or a table: .csv, .csv.gz or .parquet.", "FILE", "--csv")
-    ] = None,
-    label: Annotated[str, option("The table's label column.", "COLUMN")] = "",
-    epsilon: Annotated[float | None, option("The labels' epsilon, from the study's menu.")] = None,
-    epsilon_column: Annotated[str, option("Or each label's own.", "COLUMN")] = "",
-    randomised: Annotated[
-        bool, flag("--randomised", "The labels were randomised on people's devices.")
-    ] = False,
-    randomise: Annotated[bool, flag("--randomise", _RANDOMISE)] = False,
-    new_participants: Annotated[bool, flag("--new-participants", _OTHERS)] = False,
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    from_collect: Path | None = option(
+        None, "A data set that `pdml collect export` made.", "FOLDER"
+    ),
+    table: Path | None = option(None, "Or a table: .csv, .csv.gz or .parquet.", "FILE", "--csv"),
+    label: str = option("", "The table's label column.", "COLUMN"),
+    epsilon: float | None = option(None, "The labels' epsilon, from the study's menu."),
+    epsilon_column: str = option("", "Or each label's own.", "COLUMN"),
+    randomised: bool = flag("--randomised", "The labels were randomised on people's devices."),
+    randomise: bool = flag("--randomise", _RANDOMISE),
+    new_participants: bool = flag("--new-participants", _OTHERS),
+    as_json: bool = JSON,
 ) -> None:
     """Give a node the records it trains on.
 
@@ -182,11 +173,11 @@ def data(
 
 @node.command()
 def run(
-    folder: NodeFolder,
-    relay: Annotated[str, option(_RELAY, "HOST:PORT")] = "",
-    metrics: Annotated[str, option(_METRICS, "127.0.0.1:PORT")] = "",
-    simulated_noise: Annotated[int | None, option(_SIMULATED, "SEED", min=0)] = None,
-    verbose: Annotated[bool, flag("--verbose", "Say more on stderr.")] = False,
+    folder: Path = NODE_FOLDER,
+    relay: str = option("", _RELAY, "HOST:PORT"),
+    metrics: str = option("", "Figures for Prometheus, on this machine only.", "127.0.0.1:PORT"),
+    simulated_noise: int | None = option(None, _SIMULATED, "SEED", min=0),
+    verbose: bool = flag("--verbose", "Say more on stderr."),
 ) -> None:
     """Run a node: one connection to the relay, and nothing listens here. It goes on until it is
     stopped.
@@ -204,9 +195,9 @@ def run(
 
 @node.command()
 def status(
-    folder: NodeFolder,
-    study: Annotated[bool, flag("--study", _CONSORTIUM)] = False,
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    study: bool = flag("--study", "What each member of the study has released, and has left."),
+    as_json: bool = JSON,
 ) -> None:
     """Say what a node is doing, and what its data sets have given away so far: the journal's word.
 
@@ -233,10 +224,10 @@ def status(
 
 @node.command()
 def result(
-    folder: NodeFolder,
-    job: Annotated[str, argument("A job that is done.", "JOB")],
-    out: Annotated[Path, option("A new folder for the result.", "DIR")] = Path("result"),
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    job: str = argument(..., "A job that is done.", "JOB"),
+    out: Path = option(Path("result"), "A new folder for the result.", "DIR"),
+    as_json: bool = JSON,
 ) -> None:
     """Assemble the model and its page from everybody's statements: the same bytes at every member.
 
@@ -252,9 +243,9 @@ def result(
 
 @node.command()
 def offers(
-    folder: NodeFolder,
-    offer: Annotated[str, argument("One that waits: its terms and cost.", "OFFER")] = "",
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    offer: str = argument("", "One that waits: its terms and cost.", "OFFER"),
+    as_json: bool = JSON,
 ) -> None:
     """List the jobs that members have offered, and what became of them.
 
@@ -281,10 +272,10 @@ def offers(
 
 @node.command()
 def accept(
-    folder: NodeFolder,
-    offer: Offered,
-    yes: Annotated[bool, flag("--yes", "Accept without a question: for scripts.")] = False,
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    offer: str = OFFERED,
+    yes: bool = flag("--yes", "Accept without a question: for scripts."),
+    as_json: bool = JSON,
 ) -> None:
     """Show the terms of an offer that waits and what it costs, and accept it if you say yes.
 
@@ -321,10 +312,10 @@ def accept(
 
 @node.command()
 def refuse(
-    folder: NodeFolder,
-    offer: Offered,
-    why: Annotated[str, option("What the others are told.", "SENTENCE")] = "",
-    as_json: Json = False,
+    folder: Path = NODE_FOLDER,
+    offer: str = OFFERED,
+    why: str = option("", "What the others are told.", "SENTENCE"),
+    as_json: bool = JSON,
 ) -> None:
     """Refuse an offer that waits for an answer: no node then releases anything (more) for it.
 
@@ -343,7 +334,7 @@ def refuse(
 
 
 @node.command()
-def stop(folder: NodeFolder, as_json: Json = False) -> None:
+def stop(folder: Path = NODE_FOLDER, as_json: bool = JSON) -> None:
     """Stop the job that this node is in, at every member; the journals let it go on later.
 
     The node itself goes on running: end it as it was started (Ctrl-C, or the service manager).
@@ -362,26 +353,23 @@ def stop(folder: NodeFolder, as_json: Json = False) -> None:
     )
 
 
-_RECORDS = "Records that were held back, with true labels."
 _UNRELEASED = "Nobody in these records is in a data set of which this node has released something."
-_JOB = "A name for this evaluation; the same again releases nothing."
-_BINS = "Bins of the model's confidence; 1: less noise in the accuracy."
 
 
 @node.command()
 def evaluate(
-    folder: NodeFolder,
-    model: Annotated[Path, argument("A result's model.json.", "MODEL")],
-    data: Annotated[Path, argument(_RECORDS, "DATA")],
-    label: Annotated[str, option("The column of true labels.", "COLUMN")] = "",
-    job: Annotated[str, option(_JOB, "NAME")] = "",
-    epsilon: Annotated[float, option("What it may tell about one record.")] = 1.0,
-    delta: Annotated[float, option("But for this chance.")] = 1e-6,
-    bins: Annotated[int, option(_BINS)] = 5,
-    new_participants: Annotated[bool, flag("--new-participants", _UNRELEASED)] = False,
-    out: Annotated[Path, option("What is released, signed.", "FILE")] = Path("evaluation.json"),
-    force: Force = False,
-    as_json: TablesJson = False,
+    folder: Path = NODE_FOLDER,
+    model: Path = argument(..., "A result's model.json.", "MODEL"),
+    data: Path = argument(..., "Records that were held back, with true labels.", "DATA"),
+    label: str = option("", "The column of true labels.", "COLUMN"),
+    job: str = option("", "A name for this evaluation; the same again releases nothing.", "NAME"),
+    epsilon: float = option(1.0, "What it may tell about one record."),
+    delta: float = option(1e-6, "But for this chance."),
+    bins: int = option(5, "Bins of the model's confidence; 1: less noise in the accuracy."),
+    new_participants: bool = flag("--new-participants", _UNRELEASED),
+    out: Path = option(Path("evaluation.json"), "What is released, signed.", "FILE"),
+    force: bool = FORCE,
+    as_json: bool = TABLES_JSON,
 ) -> None:
     """Count how a released model does on this organisation's own records, once and with noise.
 
@@ -414,7 +402,7 @@ def evaluate(
     )
     outputs.commit({out: done.save})
     ledger = done.ledger(delta)
-    summary = {**done.evaluation.to_dict(), "privacy": ledger.to_dict(), "file": str(out)}
+    summary = {**done.evaluation.to_dict(), "privacy": ledger.to_dict(), "file": out}
 
     def show() -> None:
         from pdml.cli.render import training_tables
@@ -429,9 +417,9 @@ def evaluate(
 
 @node.command()
 def combine_evaluations(
-    folder: NodeFolder,
-    files: Annotated[list[Path], argument("What members have released.", "EVALUATION...")],
-    as_json: TablesJson = False,
+    folder: Path = NODE_FOLDER,
+    files: list[Path] = argument(..., "What members have released.", "EVALUATION..."),
+    as_json: bool = TABLES_JSON,
 ) -> None:
     """Add up what members have released of one model, each file checked against its signature.
 
@@ -449,6 +437,4 @@ def combine_evaluations(
 
         training_tables.show_evaluation(evaluation)
 
-    console.print_result(
-        as_json, evaluation.to_dict() | {"files": [str(file) for file in files]}, show
-    )
+    console.print_result(as_json, evaluation.to_dict() | {"files": files}, show)

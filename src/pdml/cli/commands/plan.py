@@ -4,7 +4,7 @@ traded."""
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -30,7 +30,6 @@ _YARDSTICK = (
     "What a model is judged by: accuracy, agreement, auc, 'top fifth' (share of the class in it) "
     "or sensitivity (at a specificity of 90%).  [default: accuracy; auc with --prevalence]"
 )
-_QUIET = {"show_default": False}
 _STUDY_SETTINGS = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links"]
 _STUDY_SETTINGS += ["seed", "target_accuracy"]
 _NOT_FOR_PEOPLE = ["study", "records", "labels_epsilon", "labels_delta", "norm_bound", "topology"]
@@ -41,39 +40,28 @@ _HEADS = ("epsilon", "servers", "colluding", "people")
 _LIMITS = ["features_epsilon", "features_delta", "labels_epsilon", "labels_delta", "colluding"]
 
 
+@options.spread_options
 def plan(
     context: typer.Context,
-    study: Annotated[Path | None, argument(_STUDY, "STUDY")] = None,
-    features_epsilon: options.FeaturesEpsilon = 1.0,
-    features_delta: options.Delta = 1e-6,
-    labels_epsilon: Annotated[
-        float | None, option("The same for labels.  [default: --epsilon]", **_QUIET)
-    ] = None,
-    labels_delta: Annotated[float, option("But for this chance.")] = 1e-6,
-    epsilon: Annotated[float, option("Privacy of each label on its device.")] = 1.0,
-    records: options.Records = "",
-    servers: options.Servers = 10,
-    features: options.Width = 0,
-    classes: Annotated[int, option("Classes of the label.")] = 2,
-    norm_bound: options.NormBound = 1.0,
-    topology: options.Topology = "random",
-    links: options.Links = None,
-    colluding: options.Colluding = None,
-    method: Annotated[str | None, option(_METHOD, **_QUIET)] = None,
-    rounds: Annotated[int, option("The most rounds to plan for.")] = 100,
-    prevalence: Annotated[str, option(_PREVALENCE, "P or LOW:HIGH")] = "",
-    yardstick: Annotated[str | None, option(_YARDSTICK, **_QUIET)] = None,
-    like: Annotated[
-        Path | None, option("Public records of the same shape to plan with.", "FILE")
-    ] = None,
-    label: options.PublicLabel = "",
-    target_accuracy: Annotated[float | None, option(_TARGET)] = None,
-    target_auc: Annotated[float | None, option(_TARGET_AUC)] = None,
-    page: Annotated[Path | None, option(_PAGE, "FILE")] = None,
-    out: Annotated[Path | None, option("Write the plan's settings as JSON.", "FILE")] = None,
-    force: options.Force = False,
-    seed: Annotated[int, option("Draws the random topology.", min=0)] = 0,
-    as_json: options.TablesJson = False,
+    study: Path | None = argument(None, _STUDY, "STUDY"),
+    features_epsilon: float = options.FEATURES_EPSILON,
+    features_delta: float = options.DELTA,
+    labels_epsilon: float | None = option(None, "The same for labels.  [default: --epsilon]"),
+    labels_delta: float = option(1e-6, "But for this chance."),
+    epsilon: float = option(1.0, "Privacy of each label on its device."),
+    consortium: options.ConsortiumOptions = options.NO_CONSORTIUM,
+    classes: int = option(2, "Classes of the label."),
+    colluding: int | None = options.COLLUDING,
+    method: str | None = option(None, _METHOD),
+    rounds: int = option(100, "The most rounds to plan for."),
+    prevalence: str = option("", _PREVALENCE, "P or LOW:HIGH"),
+    yardstick: str | None = option(None, _YARDSTICK),
+    target_accuracy: float | None = option(None, _TARGET),
+    target_auc: float | None = option(None, _TARGET_AUC),
+    page: Path | None = option(None, _PAGE, "FILE"),
+    out: Path | None = option(None, "Write the plan's settings as JSON.", "FILE"),
+    force: bool = options.FORCE,
+    as_json: bool = options.TABLES_JSON,
 ) -> None:
     """Find the training that loses the least accuracy within a privacy budget.
 
@@ -106,7 +94,7 @@ def plan(
         _plan_people(
             target_auc,
             {
-                "width": features + 1,
+                "width": consortium.features + 1,
                 "prevalence": _read_shares(prevalence),
                 "features_epsilon": features_epsilon,
                 "delta": features_delta,
@@ -123,7 +111,7 @@ def plan(
         raise InvalidInput("--page needs --target-auc: it says how many people that takes")
     if out is not None:
         outputs.check([out], force=force)
-    if target_accuracy is not None and like is None:
+    if target_accuracy is not None and consortium.like is None:
         raise InvalidInput(
             "--target-accuracy needs --like FILE: accuracy is measured on public records of the "
             "same shape"
@@ -131,7 +119,7 @@ def plan(
     from pdml import _validate
     from pdml.planning.search.planner import Budget, propose
 
-    if prevalence and like is not None:
+    if prevalence and consortium.like is not None:
         raise InvalidInput("--prevalence must be left out with --like, whose labels say it")
     shares = _read_shares(prevalence)
     by = yardstick or ("auc" if prevalence else "accuracy")
@@ -149,58 +137,34 @@ def plan(
         labels_delta=labels_delta,
         colluding=colluding,
     )
-    if study is not None:
-        options.refuse_options(
-            options.pick_explicit(context, _STUDY_SETTINGS), " with a study, which settles it"
-        )
-        limits = options.pick_explicit(context, _LIMITS)
-        asked = {"method": method, "most_rounds": rounds, "yardstick": by, "prevalence": shares}
-        proposal, lines = _for_study(study, records, budget, limits, like, label, **asked)
-        _end(proposal, {}, out, as_json, lines)
-        return
-    consortium = options.read_consortium(
-        records=records,
-        servers=servers,
-        features=features,
-        epsilon=epsilon,
-        classes=classes,
-        norm_bound=norm_bound,
-        topology=topology,
-        links=links,
-        seed=seed,
-        like=like,
-        label=label,
-        prevalence=shares,
-    )
     target_result: dict[str, float] = {}
-    if target_accuracy is not None and consortium.public is not None:
-        from pdml.simulation.target_accuracy import smallest_epsilon
-
-        with console.working("Training on public records"):
-            reached = smallest_epsilon(
-                target_accuracy,
-                *consortium.public,
-                consortium.graph,
-                records=consortium.sizes.records if records else None,
-                classes=consortium.sizes.classes,
-                norm_bound=norm_bound,
-            )
-        proposal = reached.proposal
-        target_result = {"epsilon": reached.epsilon, "accuracy": reached.accuracy}
-        target_result["target_accuracy"] = target_accuracy
+    lines = ""
+    if study is not None:
+        settled = options.pick_explicit(context, _STUDY_SETTINGS)
+        options.refuse_options(settled, " with a study, which settles it")
+        limits = options.pick_explicit(context, _LIMITS)
+        how = {"method": method, "most_rounds": rounds, "yardstick": by, "prevalence": shares}
+        proposal, lines = _for_study(study, consortium, budget, limits, how)
+    elif target_accuracy is not None:
+        setup = consortium.read(epsilon, classes, shares)
+        proposal, target_result = _for_target(consortium, setup, target_accuracy)
     else:
+        setup = consortium.read(epsilon, classes, shares)
         with console.progress("Forecasting", "step") as progress:
             proposal = propose(
                 budget,
-                consortium.sizes,
-                consortium.graph,
-                like=consortium.public,
+                setup.sizes,
+                setup.graph,
+                like=setup.public,
                 method=method,
                 most_rounds=rounds,
                 yardstick=by,
                 progress=progress,
             )
-    _end(proposal, target_result, out, as_json)
+    if out is not None:
+        outputs.commit({out: proposal.save})
+    summary = target_result | proposal.to_dict() | ({"lines": lines} if lines else {})
+    console.print_result(as_json, summary, lambda: _show(proposal, target_result, out, lines))
 
 
 def _plan_people(
@@ -276,14 +240,32 @@ def _read_shares(text: str) -> tuple[float, float] | None:
         ) from None
 
 
+def _for_target(
+    consortium: options.ConsortiumOptions, setup: options.ConsortiumSetup, target: float
+) -> "tuple[Proposal, dict[str, float]]":
+    """The proposal with the smallest epsilon that reaches an accuracy, and what it reaches."""
+    from pdml.simulation.target_accuracy import smallest_epsilon
+
+    assert setup.public is not None  # --target-accuracy needs --like
+    with console.working("Training on public records"):
+        reached = smallest_epsilon(
+            target,
+            *setup.public,
+            setup.graph,
+            records=setup.sizes.records if consortium.records else None,
+            classes=setup.sizes.classes,
+            norm_bound=consortium.norm_bound,
+        )
+    measured = {"epsilon": reached.epsilon, "accuracy": reached.accuracy, "target_accuracy": target}
+    return reached.proposal, measured
+
+
 def _for_study(
     file: Path,
-    records: str,
+    consortium: options.ConsortiumOptions,
     budget: "Budget",
     limits: dict[str, Any],
-    like: Path | None,
-    label: str,
-    **asked: Any,
+    how: dict[str, Any],
 ) -> tuple["Proposal", str]:
     """A proposal, and the lines of the study's file that would settle it."""
     from pdml.study import Study
@@ -291,39 +273,27 @@ def _for_study(
     from pdml.study.study_plan import propose_for
     from pdml.tables import read_table
 
-    study = Study.load(file)
+    study, like = Study.load(file), consortium.like
     if study.budget is not None:
         options.refuse_options(limits, ": the study has a budget of its own")
-    options.need_label(like, label)
+    options.need_label(like, consortium.label)
     with console.progress("Forecasting", "step") as progress:
         proposal = propose_for(
             study,
-            options.parse_record_counts(records, len(study.servers)),
+            options.parse_record_counts(consortium.records),
             budget=budget if study.budget is None else None,
             public=None if like is None else read_table(like),
-            label=label,
+            label=consortium.label,
             progress=progress,
-            **asked,
+            **how,
         )
     return proposal, plan_table(study, proposal.plan)
-
-
-def _end(
-    proposal: "Proposal",
-    target_result: dict[str, float],
-    out: Path | None,
-    as_json: bool,
-    lines: str = "",
-) -> None:
-    if out is not None:
-        outputs.commit({out: proposal.save})
-    summary = target_result | proposal.to_dict() | ({"lines": lines} if lines else {})
-    console.print_result(as_json, summary, lambda: _show(proposal, target_result, out, lines))
 
 
 def _show(
     proposal: "Proposal", target_result: dict[str, float], out: Path | None, lines: str
 ) -> None:
+    from pdml.accounting.kinds import Method
     from pdml.formatting.numbers import count, significant
     from pdml.planning.forecast.yardstick import Yardstick
 
@@ -332,7 +302,7 @@ def _show(
         wanted, least = f"{target_result['target_accuracy']:.1%}", f"{target_result['epsilon']:.3g}"
         reached = f"is {least} ({target_result['accuracy']:.1%})"
         console.print_text("", f"The smallest epsilon that reaches {wanted} {reached}.")
-    settings = _of_sums(proposal) if chosen.method == "sums" else _of_rounds(chosen)
+    settings = _of_sums(proposal) if chosen.method == Method.SUMS else _of_rounds(chosen)
     joined = f"{count(graph.n, 'server')}, {count(graph.n_edges, 'link')}"
     people = f"{sum(sizes.records):,} records, {sizes.width - 1} features"
     chosen_labels = " to ".join(f"{epsilon:.3g}" for epsilon in sizes.epsilon_range)

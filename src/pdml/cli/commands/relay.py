@@ -1,9 +1,8 @@
 """`pdml relay`: what nodes meet at. It lets each speak in its own name only, and reads nothing."""
 
 from pathlib import Path
-from typing import Annotated
 
-from pdml.cli.options import Json, StudyFile, argument, flag, group, option
+from pdml.cli.options import JSON, STUDY_HERE, argument, flag, group, option
 from pdml.cli.render import console
 
 relay = group(
@@ -15,22 +14,16 @@ relay = group(
 
 @relay.command()
 def config(
-    file: StudyFile = Path("study.toml"),
-    out: Annotated[Path, option("The relay's folder.", "DIR")] = Path("relay"),
-    address: Annotated[
-        str, option("Where nodes reach it.  [default: the study's]", "HOST:PORT")
-    ] = "",
-    listen: Annotated[
-        str, option("Where it listens.  [default: the address's port]", "HOST:PORT")
-    ] = "",
-    certificate: Annotated[
-        Path | None, option("A certificate (PEM) to use.  [default: one is made]", "FILE")
-    ] = None,
-    key: Annotated[Path | None, option("Its private key (PEM).", "FILE")] = None,
-    revision: Annotated[
-        bool, flag("--revision", "The study is in use: name what this revision replaces.")
-    ] = False,
-    as_json: Json = False,
+    file: Path = STUDY_HERE,
+    out: Path = option(Path("relay"), "The relay's folder.", "DIR"),
+    address: str = option("", "Where nodes reach it.  [default: the study's]", "HOST:PORT"),
+    listen: str = option("", "Where it listens.  [default: the address's port]", "HOST:PORT"),
+    certificate: Path | None = option(
+        None, "A certificate (PEM) to use.  [default: one is made]", "FILE"
+    ),
+    key: Path | None = option(None, "Its private key (PEM).", "FILE"),
+    revision: bool = flag("--revision", "The study is in use: name what this revision replaces."),
+    as_json: bool = JSON,
 ) -> None:
     """Write the relay's configuration and certificate, and the relay into the study.
 
@@ -54,7 +47,7 @@ def config(
     )
     study, pin = setup.study, setup.relay.fingerprint
     named = [f"{file} names it now; its hash is {study.hash}"] if setup.changed else []
-    summary = {"address": setup.relay.address, "fingerprint": pin, "config": str(setup.config)}
+    summary = {"address": setup.relay.address, "fingerprint": pin, "config": setup.config}
     console.print_answer(
         as_json,
         summary | {"study": study.id, "hash": study.hash},
@@ -65,9 +58,9 @@ def config(
 
 @relay.command()
 def run(
-    folder: Annotated[
-        Path, argument("The relay's folder, made by `pdml relay config`.", "DIR")
-    ] = Path("relay"),
+    folder: Path = argument(
+        Path("relay"), "The relay's folder, made by `pdml relay config`.", "DIR"
+    ),
 ) -> None:
     """Run the relay in this terminal; a service manager does the rest.
 

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pdml import _validate
-from pdml.cli.options import Jobs, Json, TablesJson, argument, flag, group, option
+from pdml.cli.options import JOBS, JSON, TABLES_JSON, argument, flag, group, option
 from pdml.cli.render import console
 from pdml.errors import DataError, InvalidInput
 
@@ -25,9 +25,9 @@ data = group(
 
 @data.command()
 def fetch(
-    name: Annotated[str, argument("Which set.", "adult|raetsch|all")],
-    force: Annotated[bool, flag("--force", "Download again what is here and right.")] = False,
-    as_json: Json = False,
+    name: str = argument(..., "Which set.", "adult|raetsch|all"),
+    force: bool = flag("--force", "Download again what is here and right."),
+    as_json: bool = JSON,
 ) -> None:
     """Download a data set from its public home, and check its sha256.
 
@@ -54,20 +54,21 @@ def fetch(
                 refusals.append(str(refusal))
             else:
                 brought = {"downloaded": source is not None, "source": source}
-                results.append({"name": dataset, **brought, "files": _files(dataset)})
+                files = [vars(entry) for entry in fetching.status(dataset)]
+                results.append({"name": dataset, **brought, "files": files})
     if not as_json:
         for result in results:
             how = f"fetched from {result['source']}" if result["downloaded"] else "here already"
             checked = f"{len(result['files'])} files checked in {local.folder()}"
             console.print_text(f"{result['name']}: {how}, {checked}", whole=True)
     elif not refusals:
-        console.print_json({"folder": str(local.folder()), "sets": results})
+        console.print_json({"folder": local.folder(), "sets": results})
     if refusals:
         raise DataError("; also, ".join(refusals))
 
 
 @data.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: bool = JSON) -> None:
     """List the data sets: what is here, where, and whether it is right.
 
     Every sha256 is computed anew.
@@ -78,8 +79,9 @@ def listing(as_json: Json = False) -> None:
     """
     from pdml.research.datasets import local
     from pdml.research.datasets.catalogue import SOURCES
+    from pdml.research.datasets.fetch import status
 
-    sets = {name: _files(name) for name in SOURCES}
+    sets = {name: [vars(entry) for entry in status(name)] for name in SOURCES}
 
     def show() -> None:
         for name, files in sets.items():
@@ -91,11 +93,11 @@ def listing(as_json: Json = False) -> None:
                 console.print_text(f"To get {name}: pdml data fetch {name}")
 
     listed = [{"name": name, "files": files} for name, files in sets.items()]
-    console.print_result(as_json, {"folder": str(local.folder()), "sets": listed}, show)
+    console.print_result(as_json, {"folder": local.folder(), "sets": listed}, show)
 
 
 @data.command()
-def path(as_json: Json = False) -> None:
+def path(as_json: bool = JSON) -> None:
     """Print the folder where data sets are read from and fetched to.
 
     \b
@@ -109,15 +111,6 @@ def path(as_json: Json = False) -> None:
     console.print_answer(as_json, summary, str(folder))
 
 
-def _files(name: str) -> list[dict[str, Any]]:
-    from pdml.research.datasets.fetch import status
-
-    return [
-        {"file": entry.file, "path": str(entry.path) if entry.path else None, "state": entry.state}
-        for entry in status(name)
-    ]
-
-
 _FIGURE_NAMES = "table1, fig3a, fig3b, fig4a, fig4b, fig4c, baselines; or all."
 _FIGURES = "Folder for the CSV, PNG and SVG files; earlier ones are replaced."
 _REPETITIONS = "Random repetitions.  [default: 20 for table1, each figure's own]"
@@ -125,11 +118,11 @@ _HOLDS = {True: ("holds   ", "green"), False: ("DOES NOT HOLD  ", "bold red")}
 
 
 def reproduce(
-    names: Annotated[list[str], argument(_FIGURE_NAMES, "NAME...")],
-    out: Annotated[Path, option(_FIGURES, None, "--out", "-o")] = Path("reproduced"),
-    seeds: Annotated[int | None, option(_REPETITIONS, min=2, max=1000)] = None,
-    jobs: Jobs = 0,
-    as_json: TablesJson = False,
+    names: list[str] = argument(..., _FIGURE_NAMES, "NAME..."),
+    out: Path = option(Path("reproduced"), _FIGURES, None, "--out", "-o"),
+    seeds: int | None = option(None, _REPETITIONS, min=2, max=1000),
+    jobs: int = JOBS,
+    as_json: bool = TABLES_JSON,
 ) -> None:
     """Measure the paper's table and figures again, and set what it says of them against what comes
     out.
@@ -156,7 +149,7 @@ def reproduce(
             _show_reproduction(done[-1], paths)
     if as_json:
         console.print_json(
-            {"outcomes": [reproduction.to_dict() for reproduction in done], "folder": str(out)}
+            {"outcomes": [reproduction.to_dict() for reproduction in done], "folder": out}
         )
     if not all(claim.holds for reproduction in done for claim in reproduction.claims):
         raise typer.Exit(1)
@@ -178,15 +171,13 @@ _VERDICTS = {True: ("holds", "green"), False: ("VIOLATED", "bold red")}
 
 
 def audit(
-    full: Annotated[
-        bool, flag("--full", "Minutes instead of seconds: bounds closer to the claims.")
-    ] = False,
-    attack: Annotated[
-        list[str] | None, option("Only this attack (repeatable).  [default: all]", "NAME")
-    ] = None,
-    seed: Annotated[int, option("Another seed: other samples.", min=0)] = 1,
-    jobs: Jobs = 0,
-    as_json: Annotated[bool, flag("--json", "Print one JSON object instead of a table.")] = False,
+    full: bool = flag("--full", "Minutes instead of seconds: bounds closer to the claims."),
+    attack: list[str] | None = option(
+        None, "Only this attack (repeatable).  [default: all]", "NAME"
+    ),
+    seed: int = option(1, "Another seed: other samples.", min=0),
+    jobs: int = JOBS,
+    as_json: bool = flag("--json", "Print one JSON object instead of a table."),
 ) -> None:
     """Attack the real code, and compare what leaks with what the ledger claims.
 

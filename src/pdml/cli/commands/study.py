@@ -1,20 +1,30 @@
 """`pdml study`: write, check and read a study."""
 
-import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pdml.cli import dialogue, outputs
+from pdml.cli.column_options import NO_COLUMNS, Columns
 from pdml.cli.dialogue import split
-from pdml.cli.options import Force, Json, StudyFile, argument, flag, group, option
+from pdml.cli.options import (
+    FORCE,
+    JSON,
+    STUDY_FILE,
+    STUDY_HERE,
+    argument,
+    flag,
+    group,
+    option,
+    spread_options,
+)
 from pdml.cli.render import console
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.cli import column_options
+    from pdml.encoding.encoder import Encoder
     from pdml.study import Study
     from pdml.study.study_summary import LintMessage
 
@@ -24,14 +34,11 @@ study = group("Write, check and read a study.")
 _REVISION = "The study is in use: name what this revision replaces, so that data sets stay usable."
 
 
-_TEST = "Nobody is asked by it: it need not say what people must be told."
-
-
 @study.command()
 def check(
-    file: StudyFile = Path("study.toml"),
-    test: Annotated[bool, flag("--test", _TEST)] = False,
-    as_json: Json = False,
+    file: Path = STUDY_HERE,
+    test: bool = flag("--test", "Nobody is asked by it: it need not say what people must be told."),
+    as_json: bool = JSON,
 ) -> None:
     """Find every mistake in a study file, each with its line; exit code 1 if there is one.
 
@@ -52,7 +59,7 @@ def check(
     cost = menu_cost(examination.study) if examination.study else ""
     if as_json:
         named = examination.study.hash if examination.study else None
-        summary = {"file": str(file), "valid": not examination.mistakes, "hash": named}
+        summary = {"file": file, "valid": not examination.mistakes, "hash": named}
         summary["menu_cost"] = cost
         console.print_json(summary | examination.to_dict())
     else:
@@ -69,7 +76,7 @@ def check(
 
 
 @study.command()
-def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
+def show(file: Path = STUDY_HERE, as_json: bool = JSON) -> None:
     """Say in words what a study asks, who takes part, and what it promises.
 
     \b
@@ -97,15 +104,11 @@ def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
 
 @study.command()
 def add_server(
-    file: StudyFile,
-    cards: Annotated[
-        list[Path], argument("Public cards that `pdml node init` printed.", "CARD...")
-    ],
-    url: Annotated[
-        str, option("The collection service of a server that the study does not have yet.")
-    ] = "",
-    revision: Annotated[bool, flag("--revision", _REVISION)] = False,
-    as_json: Json = False,
+    file: Path = STUDY_FILE,
+    cards: list[Path] = argument(..., "Public cards that `pdml node init` printed.", "CARD..."),
+    url: str = option("", "The collection service of a server that the study does not have yet."),
+    revision: bool = flag("--revision", _REVISION),
+    as_json: bool = JSON,
 ) -> None:
     """Pin the public keys of servers in the study: from then on its hash covers them.
 
@@ -165,48 +168,35 @@ def _sizes(study: "Study") -> str:
 
 
 _FROM_CSV = "Take names (and kinds) of attributes from a table."
-_RANGE = "Range of a number, and within what most people lie."
-_MISSING_VALUES = "What stands for no answer in tables, besides an empty cell."
 _FROM_DATA = "Take ranges, levels and classes not declared from the table: a leak."
 _WEAK = "Take epsilons above 2.944438, which hardly protect."
 _FEATURES = "Budget: epsilon of features against all other servers.  [default: asked for, or 1]"
 _LABELS = "Budget: epsilon of labels, if it is to be less than what devices give away."
-_QUIET = {"show_default": False}
-Texts = list[str] | None
 Number = float | None
 
 
 @study.command()
+@spread_options
 def new(
-    file: Annotated[Path, argument("The file to write.", "STUDY")] = Path("study.toml"),
-    from_csv: Annotated[Path | None, option(_FROM_CSV, "FILE")] = None,
-    label: Annotated[str, option("Its column that people keep secret.", "COLUMN")] = "",
-    ranges: Annotated[
-        Texts, option(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
-    ] = None,
-    levels: Annotated[Texts, option("Declared levels of a category.", "COLUMN=A,B,...")] = None,
-    ignore: Annotated[Texts, option("A column that is no attribute.", "COLUMN")] = None,
-    missing: Annotated[Texts, option("A question that people may leave out.", "COLUMN")] = None,
-    missing_values: Annotated[str, option(_MISSING_VALUES, "A,B,...")] = "",
-    from_data: Annotated[bool, flag("--from-data", _FROM_DATA)] = False,
-    id: Annotated[str, option("A short name.  [default: from the title]", **_QUIET)] = "",
-    title: Annotated[str, option("What people read first.")] = "",
-    question: Annotated[str, option("The question whose answer is kept secret.")] = "",
-    classes: Annotated[str, option("Its possible answers.", "A,B,...")] = "",
-    menu: Annotated[str, option("Epsilons to choose from, ascending.", "E,E,...")] = "0.4,1,2",
-    accept_weak: Annotated[bool, flag("--accept-weak", _WEAK)] = False,
-    default: Annotated[
-        Number, option("The one suggested.  [default: the middle]", **_QUIET)
-    ] = None,
-    features_epsilon: Annotated[Number, option(_FEATURES, **_QUIET)] = None,
-    labels_epsilon: Annotated[Number, option(_LABELS, **_QUIET)] = None,
-    yes: Annotated[
-        bool, flag("--yes", "Take the budget that is proposed, without asking.")
-    ] = False,
-    servers: Annotated[str, option("Names of the servers, or NAME=URL.", "A,B,...")] = "",
-    topology: Annotated[str, option("Who talks to whom: ring or complete.")] = "ring",
-    force: Force = False,
-    as_json: Json = False,
+    file: Path = argument(Path("study.toml"), "The file to write.", "STUDY"),
+    from_csv: Path | None = option(None, _FROM_CSV, "FILE"),
+    label: str = option("", "Its column that people keep secret.", "COLUMN"),
+    columns: Columns = NO_COLUMNS,
+    from_data: bool = flag("--from-data", _FROM_DATA),
+    id: str = option("", "A short name.  [default: from the title]"),
+    title: str = option("", "What people read first."),
+    question: str = option("", "The question whose answer is kept secret."),
+    classes: str = option("", "Its possible answers.", "A,B,..."),
+    menu: str = option("0.4,1,2", "Epsilons to choose from, ascending.", "E,E,..."),
+    accept_weak: bool = flag("--accept-weak", _WEAK),
+    default: Number = option(None, "The one suggested.  [default: the middle]"),
+    features_epsilon: Number = option(None, _FEATURES),
+    labels_epsilon: Number = option(None, _LABELS),
+    yes: bool = flag("--yes", "Take the budget that is proposed, without asking."),
+    servers: str = option("", "Names of the servers, or NAME=URL.", "A,B,..."),
+    topology: str = option("ring", "Who talks to whom: ring or complete."),
+    force: bool = FORCE,
+    as_json: bool = JSON,
 ) -> None:
     """Write a commented study.toml: asked step by step, or from the header of a table.
 
@@ -225,7 +215,6 @@ def new(
       pdml study new --from-csv people.csv --label diagnosis --classes no,yes \\
           --range age=18:100:45:20 --levels sex=female,male,other --servers alice,bob,carol
     """
-    from pdml.cli import column_options
     from pdml.files import atomic_write
     from pdml.study.schema.template import FEATURES_EPSILON, LEAK, new_study, render
 
@@ -234,13 +223,6 @@ def new(
     answers |= {"classes": split(classes), "servers": split(servers)}
     leaks: tuple[str, ...] = ()
     if from_csv is not None:
-        columns = column_options.Columns(
-            ranges=ranges,
-            levels=levels,
-            ignore=ignore,
-            missing=missing,
-            missing_values=missing_values,
-        )
         proposals, leaks = _of_table(from_csv, label, columns, from_data=from_data)
         if not (classes or from_data):
             raise InvalidInput(
@@ -248,10 +230,10 @@ def new(
                 "them from the table"
             )
         answers = {name: answers.get(name) or value for name, value in proposals.items()}
-    elif label or ranges or levels or ignore or missing or missing_values or from_data:
+    elif label or from_data or columns != NO_COLUMNS:
         raise InvalidInput(
-            "--label, --range, --levels, --ignore, --missing, --missing-values and --from-data "
-            "describe a table: give it with --from-csv FILE"
+            "--label, --range, --levels, --encoder, --ignore, --missing, --missing-values, --map "
+            "and --from-data describe a table: give it with --from-csv FILE"
         )
     else:
         answers = {name: answers.get(name) or ask() for name, ask in dialogue.QUESTIONS.items()}
@@ -271,7 +253,7 @@ def new(
     text = render(study, dict.fromkeys(leaks, LEAK))
     outputs.commit({file: partial(atomic_write, data=text)})
     leaks = leaks if classes or from_csv is None else (*leaks, label)
-    summary = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
+    summary = {"file": file, "hash": study.hash, "budget": study.to_dict()["budget"]}
     console.print_answer(
         as_json,
         summary | {"leaks": leaks},
@@ -290,38 +272,34 @@ def new(
 
 
 def _of_table(
-    file: Path, label: str, columns: "column_options.Columns", *, from_data: bool
+    file: Path, label: str, columns: Columns, *, from_data: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a table proposes, and the columns whose declaration came from the data. A person at a
     terminal is asked for what is not declared."""
-    from pdml.cli import column_options
     from pdml.encoding.declarations import by_name, encoder_for
-    from pdml.errors import UndeclaredColumns
     from pdml.study.schema.template import SERVERS
     from pdml.tables import read_table
     from pdml.tables.columns import Roles
 
     if not label:
         raise InvalidInput("--from-csv needs --label COLUMN: the column that people keep secret")
-    table, settings = read_table(file), columns.settings()
+    table = read_table(file)
     features = Roles(label=label, ignored=tuple(columns.ignore or ())).features(table)
-    declarations = by_name(settings.pop("attributes"))
-    settings |= {"features": features, "from_data": from_data}
+
+    def read(settings: dict[str, Any]) -> "tuple[Encoder, tuple[str, ...]]":
+        how = {name: value for name, value in settings.items() if name != "attributes"}
+        declared = by_name(settings["attributes"])
+        return encoder_for(table, declared, features=features, from_data=from_data, **how)
+
     command = ["pdml", "study", "new", "--from-csv", str(file), "--label", label]
-    with column_options.suggest_options([*command, *columns.to_arguments()]):
-        try:
-            encoder, guessed = encoder_for(table, declarations, **settings)
-        except UndeclaredColumns as error:
-            if not sys.stdin.isatty():
-                raise
-            declarations |= by_name(dialogue.ask_attributes(error))
-            encoder, guessed = encoder_for(table, declarations, **settings)
+    (encoder, guessed), _ = dialogue.declare_columns(columns, command, read, ask=True)
     proposed = {
         "title": f"A study of {label}",
         "question": f"{label}?",
         "classes": sorted(set(table.text(label, private=True).tolist())) if from_data else [],
         "attributes": encoder.attributes,
         "missing_values": encoder.missing_values,
+        "maps": encoder.maps,
         "servers": SERVERS,
     }
     return proposed, guessed
@@ -330,10 +308,11 @@ def _of_table(
 def _budget(study: "Study") -> str:
     """What the budget of a new study lets others learn."""
     from pdml.accounting import Budget
+    from pdml.accounting.kinds import Data
     from pdml.cli.render.study_tables import certainty_limit
 
     budget = study.budget or Budget()
-    limit = certainty_limit(*budget.limit("features"), of=" of somebody's answers")
+    limit = certainty_limit(*budget.limit(Data.FEATURES), of=" of somebody's answers")
     learnt = f"By its budget, from even odds, {budget.whom} can become {limit}."
     return f"{learnt} After the first report another budget makes another study."
 

@@ -1,102 +1,81 @@
 """`pdml train`: two commands under one name. What is to be trained says which: a study.toml, or a
 table."""
 
-import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup, TyperOption
 
 from pdml.cli import options, outputs
+from pdml.cli.column_options import NO_COLUMNS, Columns
 from pdml.cli.commands.train_study import train_study
-from pdml.cli.options import PLAN, PRIVACY, Grouped, argument, flag, option
+from pdml.cli.options import COLUMNS, PLAN, PRIVACY, Grouped, argument, flag, option
 from pdml.cli.render import console
-from pdml.errors import InvalidInput, PrivacyUtilityWarning, UndeclaredColumns
+from pdml.errors import InvalidInput, PrivacyUtilityWarning
 
 if TYPE_CHECKING:
     from pdml.training.result import TrainingResult
 
 _LIMITS = ("features_epsilon", "delta", "colluding")
-COLUMNS, _ACCURACY = "The columns", "Accuracy"
+_ACCURACY = "Accuracy"
 _column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVACY)
-_RANGE = "Range of a number, and within what most people lie; repeat."
-_ENCODER = "All this as JSON, as in a model's encoder."
-_MISSING = "A column in which values may be missing; repeat."
-_MISSING_VALUES = "What stands for a missing value, besides an empty cell."
-_MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
 _letter = partial(option, panel=PLAN)
 _FROM_DATA = "Take the undeclared ones from the data: a leak."
-_EPSILON = "Privacy of each label: smaller is more private, inf is none."
 _FEATURES = (
     "The most all others, or --colluding of them, may learn of features; inf: no limit.  "
     "[default: 1]"
 )
-_CHANCE = "But for this chance.  [default: 1e-06]"
-_DEALT = "How many servers the records are dealt to.  [default: 10]"
+_SERVERS = "Among how many servers the records are distributed.  [default: 10]"
 _SEED = (
     "Makes the run repeatable: who knows it can subtract the noise. Without one the plan is still "
     "the same in every run."
 )
 _SAVED = "Plan, links and budget that `pdml plan --out` wrote."
-Texts = list[str] | None
 
 
+@options.spread_options
 def train_table(
-    data: Annotated[
-        Path, argument("Records (.csv, .csv.gz or .parquet).", "DATA", show_default=False)
-    ],
-    label: Annotated[str, _column("The column to predict.", "COLUMN")] = "",
-    ranges: Annotated[
-        Texts, _column(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
-    ] = None,
-    levels: Annotated[Texts, _column("Levels of a category; repeat.", "COLUMN=A,B,...")] = None,
-    encoder: Annotated[Path | None, _column(_ENCODER, "FILE")] = None,
-    from_data: Annotated[bool, flag("--from-data", _FROM_DATA, COLUMNS)] = False,
-    classes: Annotated[str, _column("Classes of the label, in order.", "A,B,...")] = "",
-    ignore: Annotated[Texts, _column("A column that is no feature; repeat.", "COLUMN")] = None,
-    missing: Annotated[Texts, _column(_MISSING, "COLUMN")] = None,
-    missing_values: Annotated[str, _column(_MISSING_VALUES, "A,B,...")] = "",
-    maps: Annotated[Texts, _column(_MAP, "MAP", "--map")] = None,
-    epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
-    epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
-    features_epsilon: Annotated[float | None, _private(_FEATURES, show_default=False)] = None,
-    delta: Annotated[float | None, _private(_CHANCE, show_default=False)] = None,
-    colluding: options.Colluding = None,
-    norm_bound: options.NormBound = 1.0,
-    servers: Annotated[int | None, _private(_DEALT)] = None,
-    server_column: Annotated[str, _private("Which server each record belongs to.", "COLUMN")] = "",
-    topology: options.Topology = "random",
-    links: options.Links = None,
-    engine: Annotated[str, _private("local (one process) or ray (a cluster).")] = "local",
-    seed: Annotated[int | None, _private(_SEED, min=0)] = None,
-    plan: Annotated[Path | None, option(_SAVED, "FILE", panel=PLAN)] = None,
-    method: Annotated[str | None, _letter("rounds or sums.")] = None,
-    rounds: Annotated[int | None, _letter("Rounds of training (T).")] = None,
-    penalty: Annotated[float | None, _letter(options.PENALTY)] = None,
-    regularization: Annotated[float | None, _letter(options.REGULARIZATION)] = None,
-    objective_bound: Annotated[float | None, _letter(options.BOUND)] = None,
-    objective_noise: Annotated[str | None, _letter(options.KINDS)] = None,
-    noise_scale: Annotated[float | None, _letter(options.SCALE)] = None,
-    noise_decay: Annotated[float | None, _letter(options.DECAY)] = None,
-    test: Annotated[
-        Path | None, option("Records to measure the accuracy on.", "FILE", panel=_ACCURACY)
-    ] = None,
-    test_fraction: Annotated[
-        float, option("Or hold back this share of DATA for it.", panel=_ACCURACY)
-    ] = 0.0,
-    diagnostics: Annotated[
-        bool, flag("--diagnostics", "Show unprotected figures too.", _ACCURACY)
-    ] = False,
-    out: options.Out = Path("."),
-    model: options.ModelName = Path("model.json"),
-    report: options.ReportName = Path("report.html"),
-    force: options.ForceAll = False,
-    as_json: options.TablesJson = False,
+    data: Path = argument(..., "Records (.csv, .csv.gz or .parquet).", "DATA"),
+    label: str = _column("", "The column to predict.", "COLUMN"),
+    columns: Columns = NO_COLUMNS,
+    from_data: bool = flag("--from-data", _FROM_DATA, COLUMNS),
+    classes: str = _column("", "Classes of the label, in order.", "A,B,..."),
+    epsilon: float = _private(1.0, "Privacy of each label: smaller is more private, inf is none."),
+    epsilon_column: str = _private("", "Each person's own epsilon.", "COLUMN"),
+    features_epsilon: float | None = _private(None, _FEATURES),
+    delta: float | None = _private(None, "But for this chance.  [default: 1e-06]"),
+    colluding: int | None = options.COLLUDING,
+    norm_bound: float = options.NORM_BOUND,
+    servers: int | None = _private(None, _SERVERS),
+    server_column: str = _private("", "Which server each record belongs to.", "COLUMN"),
+    topology: str = options.TOPOLOGY,
+    links: int | None = options.LINKS,
+    engine: str = _private("local", "local (one process) or ray (a cluster)."),
+    seed: int | None = _private(None, _SEED, min=0),
+    plan: Path | None = option(None, _SAVED, "FILE", panel=PLAN),
+    method: str | None = _letter(None, "rounds or sums."),
+    rounds: int | None = _letter(None, "Rounds of training (T)."),
+    penalty: float | None = _letter(None, options.PENALTY),
+    regularization: float | None = _letter(None, options.REGULARIZATION),
+    objective_bound: float | None = _letter(None, options.BOUND),
+    objective_noise: str | None = _letter(None, options.KINDS),
+    noise_scale: float | None = _letter(None, options.SCALE),
+    noise_decay: float | None = _letter(None, options.DECAY),
+    test: Path | None = option(
+        None, "Records to measure the accuracy on.", "FILE", panel=_ACCURACY
+    ),
+    test_fraction: float = option(0.0, "Or hold back this share of DATA for it.", panel=_ACCURACY),
+    diagnostics: bool = flag("--diagnostics", "Show unprotected figures too.", _ACCURACY),
+    out: Path = options.OUT,
+    model: Path = options.MODEL_NAME,
+    report: Path = options.REPORT_NAME,
+    force: bool = options.FORCE_ALL,
+    as_json: bool = options.TABLES_JSON,
 ) -> None:
     """Train a model from a table, with simulated people and servers.
 
@@ -146,15 +125,8 @@ def train_table(
         fixed = plan_options | limits | server_options
         options.refuse_options(fixed, " beside --plan: the file settles it")
         plan_settings = SavedPlan.load(plan).settings()
-    columns = column_options.Columns(
-        **{name: arguments[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
-        missing=missing,
-        missing_values=missing_values,
-    )
-    command = ["pdml", "train", str(data), "--label", label, *columns.to_arguments()]
-    settings = columns.settings() | plan_settings
 
-    def train() -> "TrainingResult":
+    def train(settings: dict[str, Any]) -> "TrainingResult":
         with console.progress("Training") as on_progress, warnings.catch_warnings():
             # what a fit warns of is said in words, on the screen and on the page
             warnings.simplefilter("ignore", PrivacyUtilityWarning)
@@ -163,7 +135,7 @@ def train_table(
                 label,
                 from_data=from_data,
                 classes=[name.strip() for name in classes.split(",")] if classes else (),
-                ignore=ignore or (),
+                ignore=columns.ignore or (),
                 epsilon_column=epsilon_column,
                 server_column=server_column,
                 test=test,
@@ -175,31 +147,19 @@ def train_table(
                 on_round=on_progress,
                 random_state=seed,
                 **settings,
+                **plan_settings,
             )
 
-    with column_options.suggest_options(command):
-        try:
-            trained = train()
-        except UndeclaredColumns as error:
-            if as_json or not sys.stdin.isatty():
-                raise
-            attributes = dialogue.ask_attributes(error)
-            settings["attributes"] += attributes
-            words = [
-                word
-                for attribute in attributes
-                for word in column_options.format_declaration(attribute)
-            ]
-            console.print_text(
-                f"The same without questions: {column_options.format_command([*command, *words])}"
-            )
-            trained = train()
+    command = ["pdml", "train", str(data), "--label", label]
+    trained, answered = dialogue.declare_columns(columns, command, train, ask=not as_json)
+    if answered:
+        words = [word for a in answered for word in column_options.format_declaration(a)]
+        same = column_options.format_command([*command, *columns.to_arguments(), *words])
+        console.print_text(f"The same without questions: {same}")
     page = partial(write, page=table_page(trained))
     outputs.commit({files["report"]: page, files["model"]: trained.model.save})
-    paths = {name: str(path) for name, path in files.items()}
-    console.print_result(
-        as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files)
-    )
+    summary = trained.summary() | {"files": files}
+    console.print_result(as_json, summary, lambda: _show(trained, files))
 
 
 def _weakness(trained: "TrainingResult") -> Iterator[str]:

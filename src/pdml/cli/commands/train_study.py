@@ -3,7 +3,7 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from pdml.cli import options, outputs
 from pdml.cli.options import argument, flag, option, seconds
@@ -29,25 +29,23 @@ _ROUND = "Seconds that a node waits for a neighbour."
 
 @options.spread_options
 def train_study(
-    file: Annotated[Path, argument("A study.toml.", "STUDY", show_default=False)],
-    engine: Annotated[str, option(_ENGINE)] = "local",
-    folders: Annotated[
-        list[str] | None, option("A server's frozen data set; repeat.", "NAME=FOLDER", "--data")
-    ] = None,
-    job: Annotated[str, option("The job's name.  [default: study and time]", "NAME")] = "",
-    seed: Annotated[int | None, option(_SEED, min=0)] = None,
-    node: Annotated[Path | None, option(_NODE, "FOLDER", panel=_BETWEEN)] = None,
-    resume: Annotated[
-        bool, flag("--resume", "Go on with a job that was stopped.", _BETWEEN)
-    ] = False,
-    start_timeout: Annotated[float, seconds(_START, 1, _BETWEEN)] = 300.0,
-    round_timeout: Annotated[float, seconds(_ROUND, 1, _BETWEEN)] = 120.0,
+    file: Path = argument(..., "A study.toml.", "STUDY"),
+    engine: str = option("local", _ENGINE),
+    folders: list[str] | None = option(
+        None, "A server's frozen data set; repeat.", "NAME=FOLDER", "--data"
+    ),
+    job: str = option("", "The job's name.  [default: study and time]", "NAME"),
+    seed: int | None = option(None, _SEED, min=0),
+    node: Path | None = option(None, _NODE, "FOLDER", panel=_BETWEEN),
+    resume: bool = flag("--resume", "Go on with a job that was stopped.", _BETWEEN),
+    start_timeout: float = seconds(300.0, _START, least=1, panel=_BETWEEN),
+    round_timeout: float = seconds(120.0, _ROUND, least=1, panel=_BETWEEN),
     plan: options.PlanOptions = options.NO_PLAN,
-    out: options.Out = Path("."),
-    model: options.ModelName = Path("model.json"),
-    report: options.ReportName = Path("report.html"),
-    force: options.ForceAll = False,
-    as_json: options.TablesJson = False,
+    out: Path = options.OUT,
+    model: Path = options.MODEL_NAME,
+    report: Path = options.REPORT_NAME,
+    force: bool = options.FORCE_ALL,
+    as_json: bool = options.TABLES_JSON,
 ) -> None:
     """Train for a study: on one machine, on a cluster, or between organisations.
 
@@ -191,5 +189,5 @@ def _print_result(
                 "", "The local model is made of your exact sums: it is not to be shared."
             )
 
-    paths = {"engine": engine, "files": {name: str(path) for name, path in files.items()}}
-    console.print_result(as_json, result.summary() | paths, show)
+    where = {"engine": engine, "files": files}
+    console.print_result(as_json, result.summary() | where, show)

@@ -2,6 +2,7 @@
 stderr. Commands give words and rows; rich, which takes long to load, is known here alone."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -140,7 +141,7 @@ def confirm(question: str) -> bool:
 
 def print_json(values: Mapping[str, Any]) -> None:
     """The only thing on standard output when --json was asked for."""
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1)
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1, default=os.fspath)
     print("".join(map(_escaped, text)) if not text.replace("\n", "").isprintable() else text)
 
 

@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from math import isinf
 
 from pdml.accounting import Budget
-from pdml.accounting.kinds import randomiser_note
+from pdml.accounting.kinds import Data, randomiser_note
 from pdml.cli.render import console
 from pdml.formatting import numbers
 from pdml.node.operator.offers import Cost, OfferTerms
 from pdml.node.operator.status import ConsortiumStatus, DatasetSpending, NodeStatus
 from pdml.node.protocol.redaction import no_result
 from pdml.node.storage.control_db import ENDED, Attempt
+from pdml.node.storage.node_dir import OfferRule
 
 DIGITS = 16  # of a digest in a list
 
@@ -25,7 +26,7 @@ def show_status(account: NodeStatus) -> None:
         console.print_text(f"warning: {account.warning}")
     if study is not None:
         console.print_text(f"study {study.id}, hash {study.hash}", whole=True)
-        by_study = home.config.accept == "study"
+        by_study = home.config.accept == OfferRule.STUDY
         rule = "the study’s own plan is accepted" if by_study else "an operator is asked"
         console.print_text(f"offers: {rule}")
         for who, jobs in account.unfinished.items() if by_study else ():
@@ -116,7 +117,7 @@ def _connection(account: NodeStatus) -> str:
 
 
 def _next(safe: int, rounds: int, budget: Budget) -> str:
-    both = {data: budget.limit(data)[0] for data in ("features", "label")}
+    both = {data: budget.limit(data)[0] for data in (Data.FEATURES, Data.LABEL)}
     limits = [f"epsilon {eps:g} for {data}" for data, eps in both.items() if not isinf(eps)]
     terms = f"{', '.join(limits) or 'no limit'}, against {budget.whom}"
     if safe < rounds:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pdml._math import expit
 from pdml.accounting import Budget, randomized_attributes
+from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.profiles import limit_certainty
 from pdml.cli.render import console
 from pdml.cli.render.console import Grid
@@ -151,7 +152,7 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
     """What a training by the plan tells all others, and those against whom the budget holds."""
     budget, ledger = study.budget or Budget(), facts["ledger"]
-    all_others = [line for line in ledger["rows"] if line["adversary"] == "other servers"]
+    all_others = [line for line in ledger["rows"] if line["adversary"] == Adversary.OTHERS]
     some = [line for line in ledger.get("coalitions", ()) if line["colluding"] == budget.colluding]
     questions = {
         attribute.name: _question(study, attribute) for attribute in study.encoder.sensitive
@@ -176,10 +177,10 @@ def budget_sentences(study: Study) -> list[str]:
 
 def features_sentence(study: Study) -> str:
     """A limit on (ε, δ) is one on how sure anybody can become (privacy.md, section 11)."""
-    who = f"{_whom(study.budget)} of {study_summary.SUBJECTS['features']}"
+    who = f"{_whom(study.budget)} of {study_summary.SUBJECTS[Data.FEATURES]}"
     if study.budget is None or isinf(study.budget.features_epsilon):
         return f"{who}: no limit."
-    epsilon, delta = study.budget.limit("features")
+    epsilon, delta = study.budget.limit(Data.FEATURES)
     limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
     more = "" if study.budget.colluding is None else " More of them together can learn more."
     return f"{who}: {limit}. From even odds that makes {certainty_limit(epsilon, delta)}.{more}"
@@ -194,15 +195,15 @@ def _whom(budget: Budget | None) -> str:
 
 def label_sentence(study: Study) -> str:
     """Randomised response caps what anybody learns, whatever is trained; a budget may be lower."""
-    cap, of = study.menu[-1], f"of {study_summary.SUBJECTS['label']}"
+    cap, of = study.menu[-1], f"of {study_summary.SUBJECTS[Data.LABEL]}"
     most = numbers.certainty(float(expit(cap)))
     chosen = (
         f"never more than the epsilon that you choose, at most {cap:g} on this menu. From even "
         f"odds nobody becomes more than {most} sure"
     )
-    if study.budget is None or study.budget.bound("label")[0] >= cap:
+    if study.budget is None or study.budget.bound(Data.LABEL)[0] >= cap:
         return f"{_whom(None)} {of}: {chosen}."
-    epsilon, delta = study.budget.bound("label")
+    epsilon, delta = study.budget.bound(Data.LABEL)
     limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
     return f"{_whom(study.budget)} {of}: {limit}. Everybody together: {chosen}."
 

@@ -24,13 +24,13 @@ SIMULATED = (
 
 
 def show_training(trained: "TrainingResult", *notes: str) -> None:
-    """How far the servers are apart; the ledger, in words first; and what one must know."""
+    """How far the servers' models differ; the ledger, in words first; and what one must know."""
     model = trained.model
     size = float(np.linalg.norm(np.column_stack([model.coefficients, model.intercepts])))
-    apart = "Largest distance between two servers' last releases (consensus)"
+    distance = "Largest distance between two servers' last releases (consensus)"
     if trained.consensus is not None:
         console.print_text(
-            "", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}."
+            "", f"{distance}: {trained.consensus:.3g}; the model's own length is {size:.3g}."
         )
     if trained.expected is not None:
         console.print_text("", expectation(trained.expected, measured=trained.accuracy is not None))
