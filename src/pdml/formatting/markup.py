@@ -11,16 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 from jinja2.ext import Extension
-from markupsafe import Markup
-
-__all__ = [
-    "Markup",
-    "escape_markdown",
-    "markdown_templates",
-    "plain_text",
-    "policy_hash",
-    "templates",
-]
+from markupsafe import Markup as Markup
 
 _UNSPEAKABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN_MARKS = re.compile(r"((?<=^ )[-+]|^[-+]|[\\`*_\[\]<>|#~])")

@@ -2,18 +2,22 @@
 present reports would be. It runs no script, and reloads itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from math import sqrt
+from typing import ClassVar
 
 from pdml.accounting import Budget, Ledger, profiles
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Data
 from pdml.collector.intake.service import Summary
+from pdml.collector.storage.records import CollectionState
 from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.numerics.admm.labels import keep_weight
 from pdml.pages.charts.svg import Figure, Mark, mark
 from pdml.pages.render import document
+from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study, study_summary
 from pdml.study.messages import PROBLEMS
@@ -59,97 +63,6 @@ class Spending:
     delta: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoticeSummary:
-    """What people were told before they were asked."""
-
-    organiser: str
-    contact: str
-    consent_version: str
-    consent_digest: str  # sha256 of the text, in hex
-    languages: tuple[str, ...]  # of the study's texts; the first is its own, if it says so
-    retention: str  # when the reports are erased
-    days_left: int | None  # until then; None once it has come
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outlook:
-    """What a training with the present reports would be."""
-
-    title: str
-    question: str
-    promised: NoticeSummary | None  # None in a study that is only tried out
-    records: int
-    min_records: int
-    estimates: tuple[ClassEstimate, ...]
-    # the most that one report can weigh, in answers without chance: κ(ε_min); 0 without reports
-    weight: float
-    worth: float  # the number of answers without chance that would be as exact
-    rounds: int | None = None  # of the study's plan; None if it settles none
-    spending: tuple[Spending, ...] = ()
-    whom: str = ""  # against whom they are counted
-    last_safe_round: int | None = None  # None without plan or budget
-
-    @property
-    def enough(self) -> bool:
-        return self.records >= self.min_records
-
-
-def preview(study: Study, summary: Summary) -> Outlook:
-    """What a training on the reports so far would give away and cost.
-
-    Parameters
-    ----------
-    study : Study
-    summary : Summary
-        Totals alone: no report is looked at.
-
-    Returns
-    -------
-    Outlook
-        For `pdml.pages.operator_page.render`.
-    """
-    used = [epsilon for epsilon, count in summary.per_epsilon.items() if count]
-    m, classes = summary.reports, len(study.classes)
-    weights = {epsilon: float(keep_weight(epsilon / MILLION, classes)) for epsilon in used}
-    spread = sum(summary.per_epsilon[epsilon] * weight**2 for epsilon, weight in weights.items())
-    outlook = Outlook(
-        title=study.title,
-        question=study.question,
-        promised=_summarise_notice(study, summary.taken_at),
-        records=m,
-        min_records=study.min_records,
-        estimates=estimates(study.classes, summary.per_epsilon_and_class),
-        weight=max(weights.values(), default=0.0),
-        worth=m**2 / spread if used else 0.0,
-    )
-    return (
-        _with_plan(
-            outlook, study, study.plan, summary.server, [epsilon / MILLION for epsilon in used]
-        )
-        if used and study.plan is not None
-        else outlook
-    )
-
-
-def _summarise_notice(study: Study, now: float) -> NoticeSummary | None:
-    who, notice, consent = study.organiser, study.notice, study.consent
-    if who is None or notice is None or consent is None:
-        return None
-    left = notice.retention.timestamp() - now
-    return NoticeSummary(
-        organiser=who.name,
-        contact=who.contact,
-        consent_version=consent.version,
-        consent_digest=consent.digest,
-        languages=tuple(
-            filter(None, (study.language, *(language.code for language in study.languages)))
-        ),
-        retention=f"{notice.retention:%Y-%m-%d %H:%M} UTC",
-        days_left=int(left // 86_400) if left > 0 else None,
-    )
-
-
 def estimates(
     classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]
 ) -> tuple[ClassEstimate, ...]:
@@ -179,52 +92,127 @@ def estimates(
     return tuple(results)
 
 
-def _with_plan(
-    outlook: Outlook, study: Study, plan: TrainingPlan, server: str, epsilons: Sequence[float]
-) -> Outlook:
-    index = study.index(server)
-    spec = study.terms.server_spec(index, records=outlook.records, epsilons=epsilons)
-    ledger = Ledger(((spec.flip(), *plan.events(spec)),), source="planned", classes=spec.classes)
-    budget = study.budget or Budget(features_delta=ledger.delta, labels_delta=ledger.delta)
-    rows = []
-    for data in ("features", "label"):
-        allowed, delta = budget.bound(data)
-        profile = ledger.profile(data, Adversary.OTHERS, 0, colluding=budget.colluding)
-        name = study_summary.SUBJECTS[data]
-        rows.append(Spending(name, profiles.epsilon_at(profile, delta), allowed, delta))
-    safe = None if study.budget is None else plan.last_safe_round(spec, budget=study.budget)
-    return replace(
-        outlook, rounds=plan.rounds, spending=tuple(rows), whom=budget.whom, last_safe_round=safe
-    )
-
-
 _WIDE, _LEFT, _BASE, _TALL = 900, 68, 160, 140  # the bars: canvas, left margin, foot and height
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorPage:
-    """Everything that the page shows: the context of ``operator.html``."""
+    """Everything that the page shows, from totals alone: the context of ``operator.html``."""
 
+    study: Study
     summary: Summary
-    preview: Outlook
-    reload: int = 30  # seconds
-    least: int = LEAST  # reports before anything is estimated
+
+    reload: ClassVar[int] = 30  # seconds
+    least: ClassVar[int] = LEAST  # reports before anything is estimated
+
+    # What people were told before they were asked
+
+    @property
+    def promised(self) -> bool:
+        """False in a study that is only tried out."""
+        study = self.study
+        return None not in (study.organiser, study.notice, study.consent)
+
+    @property
+    def retention(self) -> str:
+        """When the reports are erased."""
+        notice = self.study.notice
+        return "" if notice is None else f"{notice.retention:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def days_left(self) -> int | None:
+        """Until then; None once it has come."""
+        assert self.study.notice is not None
+        left = self.study.notice.retention.timestamp() - self.summary.taken_at
+        return int(left // 86_400) if left > 0 else None
+
+    @property
+    def languages(self) -> list[str]:
+        """Of the study's texts; the first is its own, if it says so."""
+        codes = (self.study.language, *(texts.code for texts in self.study.languages))
+        return [code for code in codes if code]
+
+    # What a training with the present reports would be
+
+    @property
+    def estimates(self) -> tuple[ClassEstimate, ...]:
+        return estimates(self.study.classes, self.summary.per_epsilon_and_class)
+
+    @cached_property
+    def _weights(self) -> dict[int, float]:
+        """Of a report, κ(ε), by each ε that somebody chose."""
+        many = len(self.study.classes)
+        used = [epsilon for epsilon, count in self.summary.per_epsilon.items() if count]
+        return {epsilon: float(keep_weight(epsilon / MILLION, many)) for epsilon in used}
+
+    @property
+    def weight(self) -> float:
+        """The most that one report can weigh, in answers without chance; 0 without reports."""
+        return max(self._weights.values(), default=0.0)
+
+    @property
+    def worth(self) -> float:
+        """The number of answers without chance that would be as exact."""
+        counts = self.summary.per_epsilon
+        spread = sum(counts[epsilon] * weight**2 for epsilon, weight in self._weights.items())
+        return self.summary.reports**2 / spread if spread else 0.0
+
+    @property
+    def plan(self) -> TrainingPlan | None:
+        """The study's, if it settles one and there are reports to train with."""
+        return self.study.plan if self._weights else None
+
+    @cached_property
+    def _spec(self) -> ServerSpec:
+        chosen = [epsilon / MILLION for epsilon in self._weights]
+        index, records = self.study.index(self.summary.server), self.summary.reports
+        return self.study.terms.server_spec(index, records=records, epsilons=chosen)
+
+    @property
+    def whom(self) -> str:
+        """Against whom the spending is counted."""
+        return (self.study.budget or Budget()).whom
+
+    @cached_property
+    def spending(self) -> tuple[Spending, ...]:
+        if self.plan is None:
+            return ()
+        events = (self._spec.flip(), *self.plan.events(self._spec))
+        ledger = Ledger((events,), source="planned", classes=self._spec.classes)
+        no_limit = Budget(features_delta=ledger.delta, labels_delta=ledger.delta)
+        budget = self.study.budget or no_limit
+        rows = []
+        for data in (Data.FEATURES, Data.LABEL):
+            allowed, delta = budget.bound(data)
+            profile = ledger.profile(data, Adversary.OTHERS, 0, colluding=budget.colluding)
+            spent = profiles.epsilon_at(profile, delta)
+            rows.append(Spending(study_summary.SUBJECTS[data], spent, allowed, delta))
+        return tuple(rows)
+
+    @property
+    def over_budget(self) -> list[str]:
+        """The kinds of data for which the plan would spend too much."""
+        return [row.data for row in self.spending if row.planned > row.allowed]
+
+    @cached_property
+    def last_safe_round(self) -> int | None:
+        """None without plan or budget."""
+        if self.plan is None or self.study.budget is None:
+            return None
+        return self.plan.last_safe_round(self._spec, budget=self.study.budget)
+
+    # The collection
 
     @property
     def state(self) -> str:
         """Whether reports are taken, in words."""
-        if self.summary.state == "open" and not self.summary.in_window:
+        if self.summary.state == CollectionState.OPEN and not self.summary.in_window:
             return "outside its opening times"
         return str(self.summary.state)
 
     @property
     def taken(self) -> str:
         return f"{datetime.fromtimestamp(self.summary.taken_at, UTC):%Y-%m-%d %H:%M:%S}"
-
-    @property
-    def over_budget(self) -> list[str]:
-        """The kinds of data for which the plan would spend too much."""
-        return [row.data for row in self.preview.spending if row.planned > row.allowed]
 
     @property
     def levels(self) -> list[tuple[float, int]]:
@@ -254,22 +242,21 @@ class OperatorPage:
         )
 
 
-def render(summary: Summary, preview: Outlook) -> str:
+def render(study: Study, summary: Summary) -> str:
     """The whole document: the same totals give the same page.
 
     Parameters
     ----------
+    study : Study
     summary : Summary
-        The collection's totals.
-    preview : Outlook
-        What could be trained with them.
+        The collection's totals: no report is looked at.
 
     Returns
     -------
     str
         HTML.
     """
-    return document("operator.html", OperatorPage(summary=summary, preview=preview))
+    return document("operator.html", OperatorPage(study=study, summary=summary))
 
 
 def _bars(counts: Sequence[int]) -> Iterator[Mark]:

@@ -2,14 +2,12 @@
 byte for everybody."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pdml._version import __version__
 from pdml.accounting.kinds import DEVICES, randomiser_note
 from pdml.formatting import numbers
 from pdml.pages.charts.training_charts import coefficient_figure
-from pdml.pages.training_page import Page, ServerRow, render
+from pdml.pages.training_page import Page, creation_note, render
 from pdml.training.result import SINGLE_DOMAIN
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def training_page(study: "Study", result: "TrainingResult") -> Page:
         _page(study, result),
         notes=notes_of(result),
         coefficients=figure,
-        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}",
+        creation_note=creation_note(),
     )
 
 
@@ -57,18 +55,11 @@ def result_page(job: "JobResult") -> str:
 def _page(study: "Study", result: "TrainingResult") -> Page:
     """What both have in common."""
     plan = {name: value for name, value in result.plan.to_dict().items() if value is not None}
-    return Page(
+    return Page.of(
+        result,
         title=study.title,
         lead=lead(study, result),
-        history=result.history if result.rounds else None,
-        n_servers=result.graph.n,
-        edges=result.graph.edges if result.rounds else (),
-        expected=result.expected,
-        servers=tuple(ServerRow(name, records, links) for name, records, links, _ in result.rows),
         accuracy_note="no records were kept to measure it on",
-        lines=tuple(result.ledger.rows()),
-        coalitions=result.ledger.every_coalition,
-        source=result.ledger.source,
         settings={
             "study": study.id,
             "study hash": study.hash,

@@ -1,11 +1,9 @@
 """The pages of tables: of a simulated training, one like the demo's, or of an evaluation."""
 
-from datetime import UTC, datetime
 from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pdml._version import __version__
 from pdml.accounting import LedgerRow
 from pdml.accounting.kinds import Adversary, Data
 from pdml.formatting import numbers
@@ -13,7 +11,7 @@ from pdml.model.model import read_ledger_rows
 from pdml.model.private_evaluation import CountedEvaluation
 from pdml.pages.charts.training_charts import coefficient_figure
 from pdml.pages.evaluation_text import REFERENCE, Assessment
-from pdml.pages.training_page import Page, ServerRow
+from pdml.pages.training_page import Page, creation_note
 from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:
@@ -98,27 +96,17 @@ def training_page(
     that was asked for."""
     assessment = assess(trained)
     measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
-    return Page(
-        history=trained.history if trained.rounds else None,
-        n_servers=trained.graph.n,
-        edges=trained.graph.edges if trained.rounds else (),
-        expected=trained.expected,
-        servers=tuple(
-            ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
-            for name, m, links, accuracy in trained.rows
-        ),
+    names, classes = trained.model.feature_names, trained.model.classes
+    return Page.of(
+        trained,
+        accuracies=accuracies,
         released_accuracy=trained.accuracy if accuracies else None,
         assessment=assessment if accuracies else None,
-        coefficients=coefficient_figure(
-            trained.intervals, trained.model.feature_names, trained.model.classes
-        ),
-        lines=tuple(trained.ledger.rows()),
-        coalitions=trained.ledger.every_coalition,
-        source=trained.ledger.source,
+        coefficients=coefficient_figure(trained.intervals, names, classes),
         doubts=(*measured, *trained.doubts),
         settings=_settings(trained, extra_settings),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
-        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}",
+        creation_note=creation_note(),
         **more,
     )
 
@@ -189,5 +177,5 @@ def evaluation_page(
         lines=lines,
         source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
         notes=counted,
-        creation_note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}",
+        creation_note=creation_note(),
     )

@@ -4,35 +4,27 @@ keep, mail and print."""
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import isfinite
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Self
 
-from pdml._types import Array
+from pdml._version import __version__
 from pdml.accounting import LedgerRow
-from pdml.accounting.kinds import Adversary
+from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
+from pdml.model.history import History
 from pdml.numerics.sums.expected_accuracy import Expectation
 from pdml.pages.charts import training_charts
 from pdml.pages.charts.svg import Figure
 from pdml.pages.evaluation_text import Assessment
 from pdml.pages.render import document
 
+if TYPE_CHECKING:
+    from pdml.training.result import TrainingResult
+
 LISTED_SERVERS = 40  # a longer table is folded
-
-
-class Rounds(Protocol):
-    """What happened round by round: `pdml.model.history.History` is one."""
-
-    @property
-    def risk(self) -> Array: ...
-    @property
-    def consensus(self) -> Array: ...
-    @property
-    def noise(self) -> Array: ...
-    @property
-    def spent(self) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,7 @@ class Page:
 
     title: str
     lead: str = ""
-    history: Rounds | None = None  # None: nothing happened round by round
+    history: History | None = None  # None: nothing happened round by round
     expected: Expectation | None = None  # of the released model, by what was released alone
     reference_risk: float | None = None  # of a model trained without privacy
     n_servers: int
@@ -96,6 +88,23 @@ class Page:
                     f"{sorted(lengths)} values"
                 )
 
+    @classmethod
+    def of(cls, result: "TrainingResult", *, accuracies: bool = False, **more: Any) -> Self:
+        """What every page shows of a result; ``accuracies``: those of servers' own models, too."""
+        rounds = result.rounds > 0
+        rows = (row if accuracies else (*row[:3], None) for row in result.rows)
+        return cls(
+            history=result.history if rounds else None,
+            n_servers=result.graph.n,
+            edges=result.graph.edges if rounds else (),
+            expected=result.expected,
+            servers=tuple(ServerRow(*row) for row in rows),
+            lines=tuple(result.ledger.rows()),
+            coalitions=result.ledger.every_coalition,
+            source=result.ledger.source,
+            **more,
+        )
+
     @property
     def records(self) -> int:
         """Of all servers."""
@@ -119,7 +128,7 @@ class Page:
         return len(self.servers) > LISTED_SERVERS
 
     @property
-    def apart(self) -> list[float]:
+    def distances(self) -> list[float]:
         """Distances between models, round by round."""
         return (
             [] if self.history is None else [float(distance) for distance in self.history.consensus]
@@ -138,7 +147,7 @@ class Page:
                 for name in ("risk", "noise", "spent")
             )
             yield training_charts.spent_figure(spent, self._delta())
-            yield training_charts.agreement_figure(self.apart, noise, linked=self.signed)
+            yield training_charts.agreement_figure(self.distances, noise, linked=self.signed)
             if any(map(isfinite, risk)):
                 yield training_charts.risk_figure(risk, self.reference_risk)
         if self.coalitions:
@@ -160,9 +169,14 @@ class Page:
 
     def _delta(self) -> float | None:
         """Of the features against other servers, if the ledger tells."""
-        wanted = ("features", Adversary.OTHERS)
+        wanted = (Data.FEATURES, Adversary.OTHERS)
         deltas = (line.delta for line in self.lines if (line.data, line.adversary) == wanted)
         return next(deltas, None)
+
+
+def creation_note() -> str:
+    """When a page was made, and by what."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {__version__}"
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:

@@ -2,6 +2,7 @@
 text from outside.
 """
 
+import copy
 import html
 import re
 from dataclasses import replace
@@ -19,7 +20,7 @@ from pdml.collector.intake.service import Summary
 from pdml.collector.storage.records import CollectionState
 from pdml.formatting import markup, numbers
 from pdml.mechanisms.label_flip import WORD, threshold
-from pdml.pages.operator_page import estimates, preview, render
+from pdml.pages.operator_page import OperatorPage, estimates, render
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 
@@ -55,6 +56,10 @@ def summary(no: int, yes: int, **changes: object) -> Summary:
         taken_at=1_780_000_000.0,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def page_of(study: Study, found: Summary) -> OperatorPage:
+    return OperatorPage(study=study, summary=found)
 
 
 @given(
@@ -95,21 +100,21 @@ def test_what_can_be_trained_is_the_ledgers_own_answer() -> None:
     """The last safe round is where the planned spending meets the budget: a budget of what is
     planned allows just the plan.
     """
-    held = preview(PLANNED, summary(600, 400))
-    assert held.rounds == 30 and held.last_safe_round is None  # no budget
+    held = page_of(PLANNED, summary(600, 400))
+    assert held.plan == PLANNED.plan and held.last_safe_round is None  # no budget
     features, label = held.spending
     assert 0 < features.planned < inf and 0 < label.planned < inf and features.allowed == inf
     limits = Budget(
         features_epsilon=1.0001 * features.planned, labels_epsilon=1.0001 * label.planned
     )
-    exact = preview(replace(PLANNED, budget=limits), summary(600, 400))
+    exact = page_of(replace(PLANNED, budget=limits), summary(600, 400))
     assert exact.last_safe_round == 30
-    tight = preview(
+    tight = page_of(
         replace(PLANNED, budget=replace(limits, features_epsilon=0.9 * features.planned)),
         summary(600, 400),
     )
     assert tight.last_safe_round is not None and tight.last_safe_round < 30
-    more = preview(PLANNED, summary(6000, 4000))
+    more = page_of(PLANNED, summary(6000, 4000))
     assert more.spending[0].planned < features.planned  # more reports, less to learn about each
 
 
@@ -123,8 +128,8 @@ def test_a_budget_against_one_is_not_shown_as_one_against_all() -> None:
         (None, "all other servers together"),
     ):
         study = replace(PLANNED, plan=masked, budget=replace(budget, colluding=colluding))
-        held = preview(study, summary(600, 400))
-        page = html.unescape(render(summary(600, 400), held))
+        held = page_of(study, summary(600, 400))
+        page = html.unescape(render(study, summary(600, 400)))
         assert (
             f"What {whom} could learn" in page and page.count(" could learn") == 2
         )  # its label, too
@@ -134,11 +139,11 @@ def test_a_budget_against_one_is_not_shown_as_one_against_all() -> None:
 
 
 def test_weight_and_worth() -> None:
-    held = preview(STUDY, summary(600, 400))
+    held = page_of(STUDY, summary(600, 400))
     kappa = (exp(1) + 1) / (exp(1) - 1)
     assert held.weight == pytest.approx(kappa)
     assert held.worth == pytest.approx(1000 / kappa**2)
-    assert preview(STUDY, summary(0, 0)).weight == 0
+    assert page_of(STUDY, summary(0, 0)).weight == 0
 
 
 def coverage(people: int, ill: int, micro: int, shrink: float = 1.0) -> float:
@@ -182,7 +187,7 @@ def test_the_range_holds_the_truth_in_about_95_of_100_collections(people: int, m
 def test_nothing_is_estimated_from_fewer_than_twenty_reports(
     counts: tuple[int, int], result: bool
 ) -> None:
-    page = render(summary(*counts), preview(STUDY, summary(*counts)))
+    page = render(STUDY, summary(*counts))
     assert ("In brackets stands the range" in page) is result and (
         "from 20 reports on" in page
     ) is not result
@@ -194,7 +199,7 @@ def test_no_share_is_told_that_cannot_be(no: int, yes: int) -> None:
     """However chance fell: no estimate below 0 or above 100%, each with its range, and no "710%" of
     anything.
     """
-    page = render(summary(no, yes), preview(STUDY, summary(no, yes)))
+    page = render(STUDY, summary(no, yes))
     visible = re.sub("<[^>]*>", " ", page.partition("<body>")[2])
     shares = [float(each) for each in re.findall(r"([-−]?[0-9.]+)%", visible.replace("−", "-"))]
     assert all(0 <= share <= 100 for share in shares)
@@ -218,7 +223,7 @@ def test_no_share_is_told_that_cannot_be(no: int, yes: int) -> None:
 )
 def test_every_state_has_its_sentence(study: Study, counts: tuple[int, int], words: str) -> None:
     now = summary(*counts)
-    assert words in render(now, preview(study, now))
+    assert words in render(study, now)
 
 
 @given(
@@ -229,11 +234,12 @@ def test_words_from_outside_make_no_markup(evil: str) -> None:
     """The same tags and attributes as with plain words, whatever a study or a code is called."""
 
     def drawn(words: str) -> list[str]:
-        now = summary(600, 400, problems={f"c{words}": 1}, server=f"s{words}", study_id=f"i{words}")
-        held = preview(PLANNED, replace(now, server="alice"))
-        named = tuple(replace(one, name=f"n{words}") for one in held.estimates)
-        held = replace(held, title=f"t{words}", question=f"q{words}", estimates=named)
-        page = render(now, held)
+        study, now = copy.copy(PLANNED), summary(600, 400, problems={f"c{words}": 1})
+        named = {"title": f"t{words}", "question": f"q{words}", "classes": (f"n{words}", "yes")}
+        for name, value in named.items():  # which no study may have
+            object.__setattr__(study, name, value)
+        unplanned = summary(600, 400, server=f"s{words}", study_id=f"i{words}")
+        page = render(study, now) + render(STUDY, unplanned)
         assert f"t{markup.plain_text(words)}" in html.unescape(page)
         return re.findall(r"<[/a-z]+|[a-z-]+=\"", page)
 
@@ -242,22 +248,22 @@ def test_words_from_outside_make_no_markup(evil: str) -> None:
 
 def test_the_page_is_text_without_scripts() -> None:
     now = summary(600, 400, problems={"<script>": 1, "token_used": 1200})
-    page = render(now, preview(STUDY, now))
+    page = render(STUDY, now)
     assert "<script" not in page and "<b>small" not in page and "<i>ill" not in page
     assert "&lt;script&gt;" in page and "A &lt;b&gt;small" in page
     assert "default-src 'none'" in page and 'http-equiv="refresh"' in page
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
     assert "The invitation was used by another report." in page and "1,200" in page
-    assert page == render(now, preview(STUDY, now))
+    assert page == render(STUDY, now)
 
 
 def test_minutes_are_bars_in_proportion() -> None:
-    page = render(summary(600, 400), preview(STUDY, summary(600, 400)))
+    page = render(STUDY, summary(600, 400))
     heights = [float(part.split('height="')[1].split('"')[0]) for part in page.split("<rect")[1:]]
     assert heights == [98.0, 42.0]  # 7 and 3 of 10, on 140 units
     assert page.count("bar running") == 1 and "10 in all, at most 7 in one" in page
     quiet = summary(600, 400, per_minute=(0,) * 60)
-    assert "<rect" not in render(quiet, preview(STUDY, quiet))
+    assert "<rect" not in render(STUDY, quiet)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +276,7 @@ def test_minutes_are_bars_in_proportion() -> None:
 )
 def test_the_state_is_said(state: str, window: bool, words: str) -> None:
     now = summary(1, 1, state=CollectionState(state), in_window=window)
-    assert words in render(now, preview(STUDY, now))
+    assert words in render(STUDY, now)
 
 
 # What people were told
@@ -284,7 +290,7 @@ TOLD = replace(
 
 
 def shown(study: Study, found: Summary) -> str:
-    text = re.sub(r"<[^>]+>", " ", render(found, preview(study, found)).split("<main")[1])
+    text = re.sub(r"<[^>]+>", " ", render(study, found).split("<main")[1])
     return " ".join(html.unescape(text).split())
 
 
@@ -300,7 +306,7 @@ def test_consent_retention_and_organiser_are_shown() -> None:
 
 def test_the_end_of_retention_is_told() -> None:
     late = summary(0, 0, state=CollectionState.ERASED, taken_at=2.1e9)
-    page = render(late, preview(TOLD, late))
+    page = render(TOLD, late)
     assert "all reports were erased" in page and "days left" not in page and "erased</span>" in page
 
 
@@ -314,9 +320,9 @@ def test_reports_under_an_id_that_was_taken_are_counted() -> None:
 
 def test_a_date_that_is_not_believed_is_told() -> None:
     jump = "the clock says <b>2037</b>"
-    page = render(summary(1, 1, clock_jump=jump), preview(TOLD, summary(1, 1)))
+    page = render(TOLD, summary(1, 1, clock_jump=jump))
     assert '<p class="verdict not">The clock says &lt;b&gt;2037&lt;/b&gt;.</p>' in page
-    assert "The clock" not in render(summary(1, 1), preview(TOLD, summary(1, 1)))
+    assert "The clock" not in render(TOLD, summary(1, 1))
 
 
 def test_languages_are_those_of_the_studys_texts() -> None:

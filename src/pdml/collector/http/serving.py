@@ -106,7 +106,7 @@ def serve_study(
     page, page_headers : bytes, mapping of str to str
         The contributor's page, `pdml.device.page.render(study)`: this package makes none.
     operator : callable
-        Makes the operator's page of a `Summary`, as `pdml.pages.operator_page.render` does.
+        Makes the operator's page of a `Summary`: `pdml.pages.operator_page.render` of the study.
     settings : Settings, optional
         Where to listen, and whom to let in.
     machine : Machine, optional

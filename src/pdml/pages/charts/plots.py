@@ -100,17 +100,11 @@ class Chart:
     right_is: str = ""  # What that scale is
     band: tuple[int, str] | None = None  # From where on nothing is known, and the words for it
 
-    def figure(
-        self, *, name: str, heading: str, caption: str, words: str, warning: str = ""
-    ) -> Figure:
-        """Draw it."""
+    def figure(self, **words: Any) -> Figure:
+        """Draw it, with its name and words."""
         legend = tuple(self._legend()) if len(self.series) > 1 else ()
         return Figure(
-            name=name,
-            heading=heading,
-            caption=caption,
-            words=words,
-            warning=warning,
+            **words,
             height=_BASE + 48 + 22 * ceil(len(legend) / 4),
             marks=(*self._frame(), *self._second_scale(), *self._courses(), *legend),
         )

@@ -136,10 +136,10 @@ def coalition_figure(lines: Sequence[LedgerRow]) -> Figure:
     )
 
 
-def agreement_figure(apart: Sequence[float], noise: Sequence[float], *, linked: bool) -> Figure:
+def agreement_figure(distances: Sequence[float], noise: Sequence[float], *, linked: bool) -> Figure:
     """The largest distance between two servers' models, and σ of the noise."""
     series = (
-        Series(label="distance between models", values=apart),
+        Series(label="distance between models", values=distances),
         Series(label="σ of a coefficient’s noise", values=noise, colour="orange"),
     )
     which = "two most different models are"
@@ -150,7 +150,7 @@ def agreement_figure(apart: Sequence[float], noise: Sequence[float], *, linked: 
         heading="Do the servers agree?",
         caption=f"How far apart the {which}, and the standard deviation σ of the noise that a "
         "server adds to each coefficient before it sends.",
-        words=f"The largest distance between two servers’ models goes {_course(apart)}. "
+        words=f"The largest distance between two servers’ models goes {_course(distances)}. "
         f"The standard deviation of the noise in each coefficient goes {_course(noise)}.",
     )
 
@@ -210,22 +210,22 @@ def coefficient_figure(
         )
     left = f"The {len(rows)} largest of {size.size:,}. " if size.size > len(rows) else ""
     towards = f"Above zero speaks for {classes[-1]}. " if len(size) == 1 else ""
-    first, apart = rows[0], ""
+    first, counted = rows[0], ""
     if intervals.whole:
         nonzero = numbers.count(int(intervals.more_than_noise.sum()))
-        apart = f"Of all {size.size:,} intervals {nonzero} do not hold zero. "
-    hollow = "Hollow dots may be noise alone: their interval holds zero. " if apart else ""
+        counted = f"Of all {size.size:,} intervals {nonzero} do not hold zero. "
+    hollow = "Hollow dots may be noise alone: their interval holds zero. " if counted else ""
     return whisker_figure(
         rows,
         x="Coefficient",
         name="coefficients",
         heading="Which of these is more than noise?"
-        if apart
+        if counted
         else "What the last round’s noise did",
-        caption=f"{left}{towards}{hollow}{apart}Intervals cover {intervals.covers}.",
+        caption=f"{left}{towards}{hollow}{counted}Intervals cover {intervals.covers}.",
         words=f"The largest coefficient is that of {first.name}, "
         f"{numbers.significant(first.value)}, with an interval from "
-        f"{numbers.significant(first.low)} to {numbers.significant(first.high)}. {apart}",
+        f"{numbers.significant(first.low)} to {numbers.significant(first.high)}. {counted}",
     )
 
 
@@ -352,7 +352,9 @@ def positions(n: int, edges: Sequence[tuple[int, int]]) -> Array:
     """(n, 2) coordinates, centred, the longest direction about horizontal; the same input gives the
     same picture."""
     if 4 * len(edges) > n * (n - 1) and n > 2:
-        return _circle(n)  # where nearly everybody talks to everybody, distances say nothing
+        return np.array(
+            circle(n)
+        )  # where nearly everybody talks to everybody, distances say nothing
     if n == 1:
         return np.zeros((1, 2))
     hops = _hops(n, edges)
@@ -390,8 +392,3 @@ def _start(hops: Array) -> Array:
     turn = np.arange(len(hops)) * 2.4
     nudge = 1e-3 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     return np.asarray(vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 1e-9)) + nudge)
-
-
-def _circle(n: int) -> Array:
-    turn = 2 * np.pi * np.arange(n) / n
-    return np.stack([np.sin(turn), np.cos(turn)], axis=1)
