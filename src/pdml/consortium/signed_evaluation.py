@@ -23,6 +23,7 @@ from pdml.consortium.result_folder import MODEL, STUDY
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
 from pdml.files import read_file, write_private
 from pdml.formats import Format, decode
+from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.count_release import BINS, SHIFT, Counting
 from pdml.mechanisms.randomness import Secure, Source, source_named
 from pdml.model.model import Model, load_model
@@ -73,11 +74,12 @@ class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         counting = Counting(stddev=self.stddev, classes=len(self.classes), bins=self.bins)
         if len(self.counts) != int(np.prod(counting.shape)) or self.records < 1:
             raise DataError(f"{self.server} tells {len(self.counts)} counts, which is no table")
-        return CountedEvaluation.of(
-            np.array(self.counts, dtype=np.int64).reshape(counting.shape),
-            counting,
+        units = np.array(self.counts, dtype=np.int64).reshape(counting.shape)
+        return CountedEvaluation(
             classes=tuple(self.classes),
             records=self.records,
+            counts=integer_gaussian.dequantize(units),
+            counting=counting,
             source=self.source,
         )
 

@@ -282,8 +282,7 @@ def load_model(path: str | Path) -> Model:
                 wrong = "misses the field" if name in names else "has an unknown field"
                 raise msgspec.ValidationError(f"it {wrong} {name!r}")
         model = msgspec.convert(content, Model, dec_hook=_array)
-        for kind, table in _TABLES.items():
-            msgspec.convert(getattr(model, table), kind)
+        msgspec.convert(content, _Facts)
     except msgspec.DecodeError as error:
         why = _other_version(raw, repr(str(path)))
         raise DataError(why or f"{str(path)!r} is not a model of pdml: {error}") from None
@@ -315,11 +314,10 @@ class _ProvenanceFacts(msgspec.Struct):
     study_hash: str = ""
 
 
-_TABLES = {
-    _PlanFacts: "plan",
-    _PrivacyFacts: "privacy",
-    _ProvenanceFacts: "provenance",
-}
+class _Facts(msgspec.Struct):
+    plan: _PlanFacts
+    privacy: _PrivacyFacts
+    provenance: _ProvenanceFacts
 
 
 def _array(kind: type, values: Any) -> Array:

@@ -18,7 +18,6 @@ from pdml.accounting import Ledger, LedgerRow
 from pdml.errors import InvalidInput
 from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.count_release import Counting, edges
-from pdml.mechanisms.integer_gaussian import Units
 from pdml.mechanisms.randomness import Secure, Source
 from pdml.model.evaluation import Bin, plain_figures, sum_gaps
 from pdml.model.model import Model
@@ -64,22 +63,6 @@ class CountedEvaluation:
     counts: Array
     counting: Counting
     source: str = Secure.name
-
-    @classmethod
-    def of(
-        cls,
-        units: Units,
-        counting: Counting,
-        *,
-        classes: tuple[Any, ...],
-        records: int,
-        source: str,
-    ) -> "CountedEvaluation":
-        """From what was released (`Counting.released`)."""
-        counts = integer_gaussian.dequantize(units)
-        return cls(
-            classes=classes, records=records, counts=counts, counting=counting, source=source
-        )
 
     @cached_property
     def _adjusted_counts(self) -> Array:
@@ -211,11 +194,12 @@ def count(
 ) -> CountedEvaluation:
     """Count how a model does on records, with fresh noise: each call is a release."""
     noise_source = Secure() if source is None else source
-    return CountedEvaluation.of(
-        counting.released(exact_counts(model, records, truth, counting), noise_source, server),
-        counting,
+    units = counting.released(exact_counts(model, records, truth, counting), noise_source, server)
+    return CountedEvaluation(
         classes=model.classes,
         records=len(truth),
+        counts=integer_gaussian.dequantize(units),
+        counting=counting,
         source=noise_source.name,
     )
 
@@ -261,15 +245,10 @@ def privacy_charge(
     if same_people:
         training = {(row.data, row.adversary): row for row in model.ledger_rows()}
         ledger = [_sum(training[row.data, row.adversary], row) for row in ledger]
-    rows = [
-        {**vars(row), "epsilon": "inf" if isinf(row.epsilon) else row.epsilon} for row in ledger
-    ]
-    for row in rows:
-        row.pop("colluding")
     return {
         "source": evaluation.source,
         "delta": max(row.delta for row in ledger),
-        "rows": rows,
+        "rows": [row.to_dict() for row in ledger],
         "counted": SAME if same_people else OTHERS,
     }
 

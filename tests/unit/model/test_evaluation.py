@@ -15,6 +15,7 @@ from pdml import TrainingPlan, evaluate_privately, train_table
 from pdml.accounting import Ledger
 from pdml.accounting.events import IterateReleased
 from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.count_release import Counting
 from pdml.mechanisms.randomness import Simulated
 from pdml.model.evaluation import evaluate, reference_accuracy
@@ -135,7 +136,10 @@ def drawn(counting: Counting, accuracy: float, many: int, seed: int) -> CountedE
         counting.exact(truth, choice, rng.uniform(1 / k, 1, many)), Simulated(seed)
     )
     names = tuple(range(k))
-    return CountedEvaluation.of(units, counting, classes=names, records=many, source="simulated")
+    counts = integer_gaussian.dequantize(units)
+    return CountedEvaluation(
+        classes=names, records=many, counts=counts, counting=counting, source="simulated"
+    )
 
 
 @pytest.mark.parametrize(("classes", "accuracy", "many"), [(2, 0.8, 300), (3, 0.95, 800)])

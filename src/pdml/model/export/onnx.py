@@ -187,9 +187,9 @@ def _maps(graph: _Graph, expansion: Expansion, rows: str) -> str:
 
 def _bins(graph: _Graph, entries: str, bins: Bins, many: int) -> str:
     """Which interval of each entry it lies in, centred."""
-    apart = graph.add("Unsqueeze", entries, graph.constant([2]))
-    above = graph.add("GreaterOrEqual", apart, graph.constant([-np.inf, *bins.inner]))
-    below = graph.add("Less", apart, graph.constant([*bins.inner, np.inf]))
+    column = graph.add("Unsqueeze", entries, graph.constant([2]))
+    above = graph.add("GreaterOrEqual", column, graph.constant([-np.inf, *bins.inner]))
+    below = graph.add("Less", column, graph.constant([*bins.inner, np.inf]))
     hot = graph.add("Cast", graph.add("And", above, below), to=TensorProto.DOUBLE)
     centred = graph.add("Sub", hot, graph.constant(1 / bins.count))
     return graph.add("Reshape", centred, graph.constant([-1, many * bins.count]))
