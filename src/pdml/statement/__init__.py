@@ -22,7 +22,7 @@ import msgspec
 
 from pdml import _validate
 from pdml.accounting import Ledger
-from pdml.accounting.kinds import RANDOMISED_BY, UNSAID
+from pdml.accounting.kinds import RANDOMISED_BY
 from pdml.accounting.ledger import ADVERSARIES
 from pdml.consortium.result_folder import MODEL, verify_result
 from pdml.consortium.signed_evaluation import combine_evaluations, digest_of
@@ -35,11 +35,10 @@ from pdml.pages.render import document as render_template
 from pdml.planning.training_plan import TrainingPlan
 from pdml.statement import registry
 from pdml.statement.document import Document, Section, read_section, to_markdown
-from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Spent, StatementFacts, whom
+from pdml.statement.facts import OTHERS, RECEIVER, TOGETHER, Provenance, Spent, StatementFacts, whom
 from pdml.study import Study
 from pdml.study.schema import trainable
 from pdml.study.schema.trainable import MOST_JOBS
-from pdml.training.result import SEPARATE_NODES
 
 FILES = {"html": "statement.html", "markdown": "statement.md", "registry": "registry.yaml"}
 _SIMULATED = (
@@ -82,7 +81,7 @@ class PrivacyStatement:
     def document(self) -> Document:
         """Its sentences, once for all forms."""
         facts, study, spent = self.facts, self.facts.study, self.facts.spent
-        about = "as it is planned" if spent is None else f"training {spent.job}"
+        about = "as it is planned" if spent is None else f"training {spent.provenance.job}"
         (summary,) = _read(facts, "summary")
         return Document(
             title=f"Privacy statement and DPIA (Art. 35 GDPR): {study.title}",
@@ -145,7 +144,7 @@ class PrivacyStatement:
         return {
             "study": study.id,
             "study_hash": study.hash,
-            "job": None if spent is None else spent.job,
+            "job": None if spent is None else spent.provenance.job,
             "verified": spent is not None and spent.verified,
             "protects_nobody": self.facts.simulated,
             "trainings": self.facts.trainings if spent is None else None,
@@ -255,21 +254,6 @@ def _at_budget(ledger: Ledger, facts: StatementFacts, data: str) -> Ledger:
     return ledger if isinf(epsilon) else replace(ledger, delta=delta)
 
 
-class _Provenance(msgspec.Struct):
-    """What must stand in the file of a study's model; what else stands there is passed over."""
-
-    study_hash: str
-    job: str
-    terms: str
-    parties: str
-    servers: list[str]
-    records_per_server: list[int]
-    noise_source: str
-    leaks: list[str]
-    labels_randomised_by: list[str] | None = None  # None: files do not say it
-    earlier_releases: list[int] | None = None
-
-
 def _load_result_facts(
     study: Study, result: str | os.PathLike[str], evaluations: Sequence[str | os.PathLike[str]]
 ) -> StatementFacts:
@@ -291,22 +275,12 @@ def _load_result_facts(
         must = f"result must be of the study {study.id} with the hash {study.hash}"
         other = f"{provenance.study_hash}: another study, or another revision of this one"
         raise InvalidInput(f"{must}, got a model of {other}", setting="result")
-    servers = provenance.servers
-    by = provenance.labels_randomised_by or [UNSAID] * len(servers)
-    before = provenance.earlier_releases or [0] * len(servers)
     evaluated = None
     if evaluations:
         evaluated = combine_evaluations(study, evaluations, model=digest_of(model))
     spent = Spent(
-        job=provenance.job,
-        terms=provenance.terms,
-        separate_nodes=provenance.parties == SEPARATE_NODES,
-        source=provenance.noise_source,
-        records=dict(zip(servers, provenance.records_per_server, strict=True)),
-        randomised_by=dict(zip(servers, by, strict=True)),
-        released_before=dict(zip(servers, before, strict=True)),
+        provenance=provenance,
         counted=str(model.privacy.get("counted", "not said")),
-        leaks=tuple(provenance.leaks),
         expected=model.expected,
         verified=verified,
         last_digits=last_digits,
@@ -319,12 +293,12 @@ def _load_result_facts(
     return _checked(facts, path)
 
 
-def _provenance(model: Model, path: Path) -> _Provenance:
+def _provenance(model: Model, path: Path) -> Provenance:
     if "study_hash" not in model.provenance:
         must = "result must be a model that was trained under a study"
         raise InvalidInput(f"{must}, got {str(path)!r}, which names none", setting="result")
     try:
-        provenance = msgspec.convert(model.provenance, _Provenance)
+        provenance = msgspec.convert(model.provenance, Provenance)
     except msgspec.ValidationError as error:
         raise DataError(f"{str(path)!r} does not say where it comes from: {error}") from None
     by = provenance.labels_randomised_by

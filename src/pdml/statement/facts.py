@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import exp, inf, isinf
 
+import msgspec
+
 from pdml.accounting import Budget, LedgerRow, randomized_attributes
 from pdml.accounting.budget import any_of
-from pdml.accounting.kinds import DEVICES, Method, randomiser_note
+from pdml.accounting.kinds import DEVICES, UNSAID, Data, Method, randomiser_note
 from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.accounting.ledger_row import representative_coalition_sizes
 from pdml.accounting.profiles import limit_certainty
@@ -27,9 +29,10 @@ from pdml.planning.training_plan import TrainingPlan
 from pdml.statement.document import FigureCard
 from pdml.study import Study, Wording, study_summary
 from pdml.study.schema import trainable
+from pdml.training.result import SEPARATE_NODES
 
 RECEIVER, OTHERS, TOGETHER = ADVERSARIES
-LIMITED = ("label", "features")  # what a budget knows
+LIMITED = (Data.LABEL, Data.FEATURES)  # what a budget knows
 Cells = tuple[str, ...]
 
 _WHOM: dict[str, str] = {
@@ -57,19 +60,48 @@ def epsilon(row: LedgerRow, letter: str = "") -> str:
     return text if isinf(row.epsilon) or not letter else f"{letter} = {text}"
 
 
+class Provenance(msgspec.Struct, frozen=True):
+    """What must stand in the file of a study's model; what else stands there is passed over."""
+
+    study_hash: str
+    job: str
+    terms: str  # the digest of what the organisations agreed on
+    parties: str
+    servers: list[str]
+    records_per_server: list[int]
+    noise_source: str
+    leaks: list[str]
+    labels_randomised_by: list[str] | None = None  # None: files do not say it
+    earlier_releases: list[int] | None = None
+
+    @property
+    def separate_nodes(self) -> bool:
+        """False: one trust domain held every organisation's records."""
+        return self.parties == SEPARATE_NODES
+
+    @property
+    def randomised_by(self) -> list[str]:
+        """Who randomised the labels of each server."""
+        return self.labels_randomised_by or [UNSAID] * len(self.servers)
+
+    @property
+    def releases_before(self) -> list[int]:
+        """Of each server: vectors, in earlier jobs on the same data set."""
+        return self.earlier_releases or [0] * len(self.servers)
+
+    @property
+    def label_notes(self) -> list[str]:
+        """What must be known about who randomised labels, organisation by organisation."""
+        notes = map(randomiser_note, self.servers, self.randomised_by)
+        return [sentence for sentence in notes if sentence]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spent:
     """What the file of a finished training says beside its ledger."""
 
-    job: str
-    terms: str  # the digest of what the organisations agreed on
-    separate_nodes: bool  # False: one trust domain held every organisation's records
-    source: str  # of the noise
-    records: dict[str, int]
-    randomised_by: dict[str, str]
-    released_before: dict[str, int]  # vectors, in earlier jobs on the same data set
+    provenance: Provenance
     counted: str  # which jobs the ledger counts
-    leaks: tuple[str, ...]
     expected: Expectation | None
     verified: bool  # signatures, messages, spending and model, from the folder of a result
     last_digits: bool = False  # whether its numbers differ in these from what this machine computes
@@ -78,13 +110,7 @@ class Spent:
     @property
     def simulated(self) -> bool:
         counted = () if self.evaluated is None else self.evaluated.parts
-        return "simulated" in (self.source, *(part.source for part in counted))
-
-    @property
-    def label_notes(self) -> list[str]:
-        """What must be known about who randomised labels, organisation by organisation."""
-        notes = (randomiser_note(name, by) for name, by in self.randomised_by.items())
-        return [sentence for sentence in notes if sentence]
+        return "simulated" in (self.provenance.noise_source, *(part.source for part in counted))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +190,12 @@ class StatementFacts:
     @property
     def single_domain(self) -> bool:
         """Whether one trust domain is known to have held all records."""
-        return self.spent is not None and not self.spent.separate_nodes
+        return self.spent is not None and not self.spent.provenance.separate_nodes
 
     @property
     def devices(self) -> bool:
         """Whether every label was randomised on a person's device, as far as anybody says."""
-        return self.spent is None or set(self.spent.randomised_by.values()) == {DEVICES}
+        return self.spent is None or {*self.spent.provenance.randomised_by} == {DEVICES}
 
     @cached_property
     def untrainable(self) -> tuple[str, ...]:
@@ -225,9 +251,9 @@ class StatementFacts:
         if data in menus:
             return menus[data], 0.0
         label = self.study.menu[-1]
-        if data == "label":
+        if data == Data.LABEL:
             return label, 0.0
-        if data == "features" and self.clear:
+        if data == Data.FEATURES and self.clear:
             return None
         return label + sum(menus.values()), 0.0  # a record's label is replaced with it
 
@@ -268,7 +294,7 @@ class StatementFacts:
     def subject(self, data: str, adversary: str = OTHERS) -> str:
         """What a row is about. That of features is about a whole record, of which the collecting
         organisation reads what is not randomised."""
-        if data == "features" and adversary != OTHERS and self.clear:
+        if data == Data.FEATURES and adversary != OTHERS and self.clear:
             return "the other answers" + (" that are not randomised" if self.sensitive else "")
         questions = {attribute.name: self.question(attribute) for attribute in self.sensitive}
         return study_summary.subject(data, questions)
@@ -313,7 +339,7 @@ class StatementFacts:
                 name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True
             )
         why = "the study sets none, and has no plan"
-        if self.limited("features"):
+        if self.limited(Data.FEATURES):
             fewer = any_of(self.assumed or 1, "them")
             why = f"the budget holds against {fewer}, and not more; the study has no plan"
         return FigureCard(name, "no limit", why, weak=True)
@@ -371,7 +397,7 @@ class StatementFacts:
     @property
     def budget_formula(self) -> str:
         limits = []
-        for data, name in (("features", "features"), ("label", "labels")):
+        for data, name in ((Data.FEATURES, "features"), (Data.LABEL, "labels")):
             limit, delta = self.budget.limit(data)
             if self.limited(data):
                 limits.append(f"{name}: δ({limit:g}) ≤ {numbers.delta(delta)}")
@@ -386,7 +412,7 @@ class StatementFacts:
         cells = []
         for data in LIMITED:
             if (row := self.row(data, TOGETHER)) is not None:
-                of = f" of {self.subject(data, TOGETHER)}" if data == "features" else ""
+                of = f" of {self.subject(data, TOGETHER)}" if data == Data.FEATURES else ""
                 sure = how_sure(row) + (of if isinf(row.epsilon) else "")
                 cells += [epsilon(row), sure]
         yield "the collecting organisation and any others", *cells
@@ -405,7 +431,7 @@ class StatementFacts:
             if adversary == OTHERS:
                 *first, last = (
                     f"{epsilon(row, 'ε')} of {self.subject(data)} (δ = {numbers.delta(row.delta)})"
-                    for data in ("features", "label", *self.kinds[2:])
+                    for data in (Data.FEATURES, Data.LABEL, *self.kinds[2:])
                     if (row := self.row(data, adversary, colluding)) is not None
                 )
                 yield whom(adversary, colluding), f"{', '.join(first)} and {last}"

@@ -111,7 +111,7 @@ def _parameters(facts: StatementFacts) -> JsonObject | None:
     what the budget allows, else what the plan would spend."""
     if facts.simulated:
         return None
-    if facts.spent is None and (ceiling := facts.ceiling("features")) is not None:
+    if facts.spent is None and (ceiling := facts.ceiling(Data.FEATURES)) is not None:
         return {"epsilon": ceiling[0], "delta": ceiling[1]}
     row = facts.row(Data.FEATURES, OTHERS)
     if row is None or isinf(row.epsilon):
@@ -120,14 +120,14 @@ def _parameters(facts: StatementFacts) -> JsonObject | None:
 
 
 def _explained(facts: StatementFacts, parameters: JsonObject | None) -> str:
-    what = facts.subject("features")
+    what = facts.subject(Data.FEATURES)
     if facts.simulated:
         return "The noise was simulated: the run protects nobody, and no parameters are given."
     if parameters is None:
         return f"Nothing bounds {what} against all others: no parameters are given."
     if facts.spent is not None:
         return f"The parameters are for {what}, against {whom(OTHERS)}."
-    by = "the budget allows" if facts.ceiling("features") else "the plan would spend"
+    by = "the budget allows" if facts.ceiling(Data.FEATURES) else "the plan would spend"
     return f"The parameters are what {by} at most of {what}, against {whom(OTHERS)}."
 
 
@@ -143,7 +143,7 @@ def _model(facts: StatementFacts, text: dict[str, str]) -> JsonObject:
     rest = "the collecting organisation, which adds noise to what it releases."
     if facts.single_domain:
         rest = "one trust domain, which added the noise."
-    what = title(facts.subject("features", RECEIVER))
+    what = title(facts.subject(Data.FEATURES, RECEIVER))
     return {
         "model_name": "Central" if facts.single_domain else "Federated",
         "model_name_details": f"{local}{what} are held by {rest}",
