@@ -38,9 +38,9 @@ from pdml.tables import quote_names
 
 WEAK = "This level protects you hardly at all."
 # What rows of a ledger are about. That of features is about replacing a record, label and all.
-SUBJECTS = {
-    "label": "the sensitive answer",
-    "features": "all answers together, the sensitive one included",
+SUBJECTS: dict[str, str] = {
+    Data.LABEL: "the sensitive answer",
+    Data.FEATURES: "all answers together, the sensitive one included",
     randomized_attributes.TOGETHER: "the sensitive answer and all randomised ones together",
 }
 

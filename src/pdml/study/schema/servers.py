@@ -190,8 +190,8 @@ def _edges(errors: ValidationErrors, at: Path, value: object, names: Sequence[st
     edges = _ordered((tuple(pair) for pair in links), names)
     # a misspelt name would be reported twice
     if len(errors.mistakes) == before and (lonely := _cut_off(names, edges)):
-        apart = f"but {quote_names(lonely)} cannot be reached from {names[0]!r}"
-        errors.add(at, f"{format_path(at)} must connect all servers, {apart}")
+        lost = f"but {quote_names(lonely)} cannot be reached from {names[0]!r}"
+        errors.add(at, f"{format_path(at)} must connect all servers, {lost}")
     return edges
 
 

@@ -15,6 +15,7 @@ from math import inf, isinf
 
 from pdml._math import bisect, whole
 from pdml.accounting import Budget, Ledger, profiles
+from pdml.accounting.kinds import Data
 from pdml.errors import BudgetExceeded, UntrainableStudy
 from pdml.planning.training_plan import TrainingPlan
 from pdml.study.definition import Study
@@ -109,13 +110,13 @@ def budget_mistakes(study: Study) -> list[Mistake]:
     if budget is None or (isinf(budget.features_epsilon) and isinf(budget.labels_epsilon)):
         why = "any number of jobs could follow one another"
         return [(("budget",), f"{the_study} has no budget: {why}; add [budget] with {suggestion}")]
-    if _features_end(study, *budget.limit("features")):
+    if _features_end(study, *budget.limit(Data.FEATURES)):
         return []
-    floor, (limit, delta) = study.menu[0], budget.limit("label")
+    floor, (limit, delta) = study.menu[0], budget.limit(Data.LABEL)
     if study.plan is not None and _labels_end(study, limit, delta):
         return []
     if not isinf(budget.features_epsilon):
-        return [(("budget", "features"), _too_high(study, *budget.limit("features")))]
+        return [(("budget", "features"), _too_high(study, *budget.limit(Data.FEATURES)))]
     if study.plan is None:
         why = "whoever starts a job could switch the noise off"
         message = f"{the_study} has neither a plan nor a budget for features: {why}"
