@@ -24,6 +24,7 @@ from pdml.planning.forecast.utility import Forecast, Gain, Verdict
 from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.plan_file import SavedPlan
 from pdml.planning.search.candidates import (
+    LOCAL,
     CandidateComparison,
     UtilityRuns,
     compare,
@@ -226,6 +227,19 @@ def _explain_method(proposal: "Proposal") -> str:
     return why
 
 
+def _explain_local(comparison: CandidateComparison) -> list[str]:
+    gain = comparison.local_gain
+    if gain is None:
+        return []
+    measure, reached = _MEASURES[comparison.yardstick], comparison.mean(LOCAL)
+    return [
+        "every server also gets a local model, of its own exact sums and the others' noisy ones, "
+        f"which it keeps to itself and which releases nothing more; its {measure} is forecast as "
+        f"{reached:.1%}, {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points from that of its "
+        "own reports alone (95% interval, servers alike)"
+    ]
+
+
 def _explain_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
     servers = len(sizes.records)
     numbers = sizes.width * (sizes.width + 1) // 2 + sizes.rows.codes * sizes.width
@@ -339,6 +353,7 @@ class Proposal:
     def reasons(self) -> tuple[str, ...]:
         """Why this method, these settings and this much noise."""
         sentences, choice = [_explain_method(self)], self.comparison.choice
+        sentences += _explain_local(self.comparison)
         if self.plan.method == Method.SUMS:
             sentences += _explain_sums(self.plan, self.budget, self.sizes)
         elif choice is not None:

@@ -62,35 +62,55 @@ def test_a_server_alone_learns_from_more_records_and_nobody_beats_chance_on_nois
 @pytest.mark.parametrize(("name", "made"), known_shapes())
 def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
     """Forecast from one half of a population, measured by the real exchange on the other: within 6
-    points in each of eight shapes. Eight trainings have a standard deviation of at most 6 points,
-    their mean one of 2; the false alarm is below 1% in each, on a fixed seed."""
+    points in each of eight shapes, the joint model and a local one. Eight trainings have a standard
+    deviation of at most 6 points, their mean one of 2; the false alarm is below 1% in each, on a
+    fixed seed."""
     sizes = Sizes(records=(300,) * 5, width=made["wide"] + 1, epsilon=1.0)
     plan = TrainingPlan(method="sums", label_noise=1.5, square_noise=2.0)
     x, y = shape(4500, **made)
     public = populations(sizes, (x[3000:], y[3000:]))
     result = utility.Forecast.of(sums_search.score(plan, sizes, public, 12)[0])
-    agreed, right = [], []
+    local = utility.Forecast.of(np.array(sums_search.score_local(plan, sizes, public[0], 12)))
+    joint, local_scores = [], []
     for seed in range(8):
         own, source = np.random.default_rng(seed).permutation(3000), Simulated(seed)
         train, test = own[:1500], own[1500:]
         said = flip_labels(y[train], np.ones(1500), 2, source.stream(LABELS))
-        sent = []
-        for i, part in enumerate(np.split(np.arange(1500), 5)):
-            server = make_server(
-                GRAPH, i, x[train][part], labels.codes(said[part], 1.0, 2), epsilons=(1.0,)
-            )
-            sent.append(
-                sums_release.release_sums(sums_release.exact(server, plan), server, plan, source)
-            )
+        servers = [
+            make_server(GRAPH, i, x[train][part], labels.codes(said[part], 1.0, 2), epsilons=(1.0,))
+            for i, part in enumerate(np.split(np.arange(1500), 5))
+        ]
+        sums = [sums_release.exact(server, plan) for server in servers]
+        pairs = zip(sums, servers, strict=True)
+        sent = [sums_release.release_sums(one, server, plan, source) for one, server in pairs]
+        spec = servers[0].spec
         totals = sums_release.totals(sum(sent), 1, sizes.width)
-        w = fit_sums(totals, plan.noise_of_total(server.spec), loss=LOGISTIC).weights
-        whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2).score(
-            w
+        w = fit_sums(totals, plan.noise_of_total(spec), loss=LOGISTIC).weights
+        whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2)
+        joint.append(whole.score(w)[:2])
+        w = sums_release.local_weights(sums[0], sent[0], sum(sent), plan, spec)
+        local_scores.append(whole.score(w)[:2])
+    for forecast, scores in ((result, joint), (local, local_scores)):
+        agreed, right = np.mean(scores, axis=0)
+        assert forecast.agreement.middle == pytest.approx(agreed, abs=0.06), name
+        assert forecast.accuracy.middle == pytest.approx(right, abs=0.06), name
+
+
+def test_a_local_model_is_alone_beside_noise_and_better_beside_quiet_totals() -> None:
+    every = populations(SIZES)
+    quiet, loud = (
+        np.mean(
+            [
+                utility.score_local(p, SIZES, Noise(label=n, square=n), LOGISTIC, 1)[0]
+                for p in every
+            ],
+            axis=0,
         )
-        agreed.append(whole[0])
-        right.append(whole[1])
-    assert result.agreement.middle == pytest.approx(np.mean(agreed), abs=0.06), name
-    assert result.accuracy.middle == pytest.approx(np.mean(right), abs=0.06), name
+        for n in (0.1, 1e5)
+    )
+    alone = np.mean([utility.score_alone(p, SIZES, LOGISTIC, 1)[0] for p in every], axis=0)
+    assert loud[:3] == pytest.approx(alone[:3], abs=0.03)  # other people, as many of them
+    assert (quiet[:3] > alone[:3] + 0.02).all()
 
 
 def test_public_records_must_fit() -> None:

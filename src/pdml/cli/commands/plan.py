@@ -316,8 +316,9 @@ def _show(
     console.print_table("The budget", console.Grid(columns, rows))
     console.print_privacy(proposal.ledger.overview(proposal.budget.colluding))
     worth = [
-        (_CANDIDATES[name], *(_range(candidate.ranges[Yardstick(by)]) for by in _MEASURES))
-        for name, candidate in proposal.candidates.items()
+        (text, *(_range(proposal.candidates[name].ranges[Yardstick(by)]) for by in _MEASURES))
+        for name, text in _CANDIDATES.items()
+        if name in proposal.candidates
     ]
     heads = ("who predicts", *_MEASURES.values())
     caption = (
@@ -343,6 +344,7 @@ _MEASURES = {
 _CANDIDATES = {
     "sums": "all servers, by one exchange of sums",
     "rounds": "all servers, in rounds",
+    "local": "a server's local model, which it keeps",
     "alone": "a server with its own reports",
     "majority": "the majority-class baseline",
 }

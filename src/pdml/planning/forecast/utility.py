@@ -22,7 +22,13 @@ from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import Loss
 from pdml.numerics.interval import Range
 from pdml.numerics.sums import statistics
-from pdml.numerics.sums.fit import Noise, fit_moments, fit_sums, normalise_totals
+from pdml.numerics.sums.fit import (
+    Noise,
+    fit_local_model,
+    fit_moments,
+    fit_sums,
+    normalise_totals,
+)
 from pdml.numerics.sums.statistics import Sums
 from pdml.planning.forecast.synthetic import Population, randomise_rows
 from pdml.planning.forecast.yardstick import Yardstick
@@ -109,24 +115,56 @@ def score_sums(
 ) -> list[tuple[float, ...]]:
     """One exchange of sums that counts reports up to ``cap``, each time with fresh noise of the
     size that totals have."""
+    rng, scores = np.random.default_rng([1, len(population.y)]), []
+    for turn in range(times):
+        totals, of_rows = _draw_totals(population, sizes, noise, loss, rng, turn, cap)
+        measurement = normalise_totals(totals, of_rows, loss=loss)
+        scores.append(population.score(fit_moments(measurement, loss).weights))
+    return scores
+
+
+def score_local(
+    population: Population,
+    sizes: Sizes,
+    noise: Noise,
+    loss: Loss,
+    times: int,
+    *,
+    cap: float | None = None,
+) -> list[tuple[float, ...]]:
+    """The local model of a server of mean size: its exact sums with the others' totals, which have
+    ``noise``."""
+    rng, scores = np.random.default_rng([3, len(population.y)]), []
+    others = replace(sizes, records=(_mean_size(sizes),) * (len(sizes.records) - 1))
+    for turn in range(times):
+        own = _draw_own(population, sizes, loss, rng, turn, cap)
+        totals, of_rows = _draw_totals(population, others, noise, loss, rng, turn + times, cap)
+        scores.append(population.score(fit_local_model(own, totals, of_rows, loss=loss).weights))
+    return scores
+
+
+def _draw_totals(
+    population: Population,
+    sizes: Sizes,
+    noise: Noise,
+    loss: Loss,
+    rng: np.random.Generator,
+    turn: int,
+    cap: float | None,
+) -> tuple[Sums, Noise]:
+    """Totals of so many people like the population's, and their noise, of rows with norm <= 1."""
     q, s = _in_units(population, loss), population.square_moment
     size, bound = sizes.counted_people(cap), sizes.norm_bound
     of_rows = replace(noise, label=noise.label / bound, square=noise.square / bound**2)
     flips = flip_variance(sizes, loss, cap) * population.reported_moment
     values, vectors = np.linalg.eigh((of_rows.label / size) ** 2 * np.eye(len(s)) + flips)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    rng = np.random.default_rng([1, len(population.y)])
-    scores = []
-    for turn in range(times):
-        fresh = rng.normal(size=s.shape) * (of_rows.square / size)
-        noisy_q, noisy_s = q + rng.normal(size=q.shape) @ root.T, s + (fresh + fresh.T) / 2
-        if population.answers:
-            of_q, of_s = _sample_attribute_noise(population, sizes, loss, turn)
-            noisy_q, noisy_s = noisy_q + of_q, noisy_s + of_s
-        totals = Sums(label_sum=size * noisy_q, square_sum=size * noisy_s, size=size)
-        measurement = normalise_totals(totals, of_rows, loss=loss)
-        scores.append(population.score(fit_moments(measurement, loss).weights))
-    return scores
+    fresh = rng.normal(size=s.shape) * (of_rows.square / size)
+    noisy_q, noisy_s = q + rng.normal(size=q.shape) @ root.T, s + (fresh + fresh.T) / 2
+    if population.answers:
+        of_q, of_s = _sample_attribute_noise(population, sizes, loss, turn)
+        noisy_q, noisy_s = noisy_q + of_q, noisy_s + of_s
+    return Sums(label_sum=size * noisy_q, square_sum=size * noisy_s, size=size), of_rows
 
 
 def _sample_attribute_noise(
@@ -148,26 +186,47 @@ def score_alone(
     population: Population, sizes: Sizes, loss: Loss, times: int
 ) -> list[tuple[float, ...]]:
     """A server of mean size makes the most of its own reports, by its exact sums."""
-    people, blocks = len(population.y), blocks_of(population.answers)
-    exactly = Noise(label=0.0, square=0.0, coded=coded_rows.variance(blocks, sizes.width))
-    servers = len(sizes.records)
-    many = max(1, sum(sizes.records) // servers)
-    alone = replace(sizes, records=(many,))
-    if many >= people:  # as many people as all of the population: its own moments
-        return score_sums(population, alone, exactly, loss, times)
-    rng, scores = np.random.default_rng([2, people]), []
-    levels, shares = sizes.expected_choices
+    rng, scores = np.random.default_rng([2, len(population.y)]), []
+    exactly = _exactly(sizes)
     for turn in range(times):
-        members = rng.permutation(people)[:many]
-        x, stream = population.x[members], Simulated(turn).stream(LABELS)
-        epsilons = rng.permutation(levels[_divide(many, shares)])
-        reports = flip_labels(population.y[members], epsilons, sizes.classes, stream)
-        codes = labels.codes(reports, epsilons, sizes.classes)
-        if blocks:
-            x = randomise_rows(x, population.answers, Simulated(turn).stream(SUMS))
-        model = fit_sums(statistics.exact(x, codes, loss, blocks), exactly, loss=loss)
-        scores.append(population.score(model.weights))
+        own = _draw_own(population, sizes, loss, rng, turn)
+        scores.append(population.score(fit_sums(own, exactly, loss=loss).weights))
     return scores
+
+
+def _draw_own(
+    population: Population,
+    sizes: Sizes,
+    loss: Loss,
+    rng: np.random.Generator,
+    turn: int,
+    cap: float | None = None,
+) -> Sums:
+    """The exact sums of a server of mean size."""
+    many = _mean_size(sizes)
+    if many >= len(population.y):  # all of the population: its own moments
+        alone = replace(sizes, records=(many,))
+        return _draw_totals(population, alone, _exactly(sizes), loss, rng, turn, cap)[0]
+    members = rng.permutation(len(population.y))[:many]
+    x, stream = population.x[members], Simulated(turn).stream(LABELS)
+    levels, shares = sizes.expected_choices
+    epsilons = rng.permutation(levels[_divide(many, shares)])
+    reports = flip_labels(population.y[members], epsilons, sizes.classes, stream)
+    codes = labels.codes(reports, epsilons, sizes.classes)
+    if population.answers:
+        x = randomise_rows(x, population.answers, Simulated(turn).stream(SUMS))
+    most = report_weight(inf if cap is None else cap, sizes.classes)
+    return statistics.exact(x, codes, loss, blocks_of(population.answers), cap_weight=float(most))
+
+
+def _mean_size(sizes: Sizes) -> int:
+    return max(1, sum(sizes.records) // len(sizes.records))
+
+
+def _exactly(sizes: Sizes) -> Noise:
+    """Of sums that nobody adds noise to."""
+    coded = coded_rows.variance(blocks_of(sizes.answers), sizes.width)
+    return Noise(label=0.0, square=0.0, coded=coded)
 
 
 def _divide(many: int, shares: Array) -> IntArray:

@@ -68,6 +68,11 @@ class UtilityRuns:
         """How often on each."""
         return 1 if self.first is not None else -(-_LEAST // len(self.populations))
 
+    @property
+    def _times_apart(self) -> int:
+        """How often what a server makes by itself: people differ by far more than its luck."""
+        return self.times if len(self.populations) == 1 else 1
+
     @_cache
     def sums(
         self, budget: Budget, loss: str, share: float, cap: float | None = None
@@ -79,6 +84,18 @@ class UtilityRuns:
         if plan is None:
             return None
         return self._per_population(UtilityRuns._score_sums, self.times, plan)
+
+    @_cache
+    def local(self, budget: Budget, loss: str, share: float, cap: float | None) -> Array:
+        """Scores of the local model of a server of mean size, beside such sums."""
+        spec = self.sizes.server_spec(int(np.argmax(self.sizes.records)))
+        plan = sums_search.calibrate(budget, spec, share, loss=loss, cap=cap)
+        return self._per_population(UtilityRuns._score_local, self._times_apart, plan)
+
+    @_cache
+    def _score_local(self, number: int, times: int, plan: TrainingPlan) -> Array:
+        selection = self.populations[number]
+        return np.array(sums_search.score_local(plan, self.sizes, selection, times))
 
     @_cache
     def _score_sums(self, number: int, times: int, plan: TrainingPlan) -> Array:
@@ -113,7 +130,7 @@ class UtilityRuns:
     @_cache
     def baselines(self, loss: str) -> dict[str, Array]:
         """A server with its own reports, and the largest class."""
-        times = self.times if len(self.populations) == 1 else 1
+        times = self._times_apart
         largest = [[population.score_majority()] for population in self.populations]
         alone = self._per_population(UtilityRuns._score_alone, times, loss)
         return {"alone": alone, "majority": np.array(largest)}
@@ -129,6 +146,7 @@ class UtilityRuns:
         return np.array([score(whole, k, *args) for k in range(len(self.populations))])
 
 
+LOCAL = "local"
 _PART = 4  # of the populations, one in so many for a first impression
 LITTLE = 0.005  # of the yardstick: for less more than this nobody would exchange often
 
@@ -141,7 +159,8 @@ class CandidateComparison:
     """Scores, and the settings of each method that did best.
 
     ``scores`` are of the methods that a budget allows, and of what needs no training together:
-    "alone" (a server with its own reports), "majority" (the majority-class baseline).
+    "alone" (a server with its own reports), "majority" (the majority-class baseline). "local" is
+    what a server has beside the joint model of sums: its exact sums with the others' noisy ones.
     """
 
     scores: Scores
@@ -170,6 +189,14 @@ class CandidateComparison:
         joint, apart = (
             self.scores[name][..., self.yardstick.column] for name in (self.method, self.apart)
         )
+        return Gain.of(joint, apart)
+
+    @property
+    def local_gain(self) -> Gain | None:
+        """How far a server's local model is ahead of its own reports alone, where it has one."""
+        if LOCAL not in self.scores or self.method != Method.SUMS:
+            return None
+        joint, apart = (self.scores[name][..., self.yardstick.column] for name in (LOCAL, "alone"))
         return Gain.of(joint, apart)
 
     def mean(self, name: str) -> float:

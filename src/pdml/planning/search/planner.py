@@ -23,7 +23,7 @@ from pdml.planning.forecast.utility import Forecast
 from pdml.planning.forecast.yardstick import Yardstick
 from pdml.planning.proposal import Proposal
 from pdml.planning.search import sums_search
-from pdml.planning.search.candidates import UtilityRuns, compare
+from pdml.planning.search.candidates import LOCAL, UtilityRuns, compare
 from pdml.planning.search.rounds_search import FIXABLE_SETTINGS, Search, SearchSpace
 from pdml.planning.sizes import BudgetRow, Sizes, budget_rows, ledger
 from pdml.planning.training_plan import METHODS, TrainingPlan
@@ -141,7 +141,11 @@ def propose(
     if comparison.method == Method.SUMS:
         assert comparison.share is not None
         spec = sizes.server_spec(int(np.argmax(sizes.records)))
-        plan = sums_search.calibrate(budget, spec, comparison.share, loss=loss, cap=comparison.cap)
+        settings = comparison.share, comparison.cap
+        plan = sums_search.calibrate(budget, spec, settings[0], loss=loss, cap=settings[1])
+        if len(sizes.records) > 1:
+            scores = {**comparison.scores, LOCAL: worth.local(budget, loss, *settings)}
+            comparison = replace(comparison, scores=scores)
     else:
         assert comparison.choice is not None
         plan, by = Search(worth.sizes, within).plan(comparison.choice, budget, sizes)

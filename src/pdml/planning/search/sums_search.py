@@ -193,3 +193,12 @@ def score(plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], t
         for population in populations
     ]
     return np.array(scores)
+
+
+def score_local(
+    plan: TrainingPlan, sizes: Sizes, population: Population, times: int
+) -> list[tuple[float, ...]]:
+    """Scores of a local model, (times, yardsticks)."""
+    others = plan.noise_of_total(sizes.server_spec(0), parts=len(sizes.records) - 1)
+    loss, cap = plan.loss_for(sizes.classes), plan.epsilon_cap
+    return utility.score_local(population, sizes, others, loss, times, cap=cap)
