@@ -88,7 +88,7 @@ for leak in fitted.leaks_:
 # ## A warning, and what it means
 #
 # Ask for much more privacy with so few records, and `fit` still fits, with a
-# `PrivacyUtilityWarning` (`doubts_` has its sentences). The first speaks before anything is
+# `PrivacyUtilityWarning`; `doubts_` says why. Its first sentence speaks before anything is
 # released, from public sizes alone: the planner has tried plans on simulated data sets, compared
 # with what each hospital could do alone, and names what would make joining pay. The second speaks
 # afterwards, from what was released alone.  Neither has seen a record. So a model may be better
@@ -99,8 +99,8 @@ for leak in fitted.leaks_:
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always", PrivacyUtilityWarning)
     tight = PDMLClassifier(**SETTINGS, features_epsilon=0.1, random_state=0).fit(x, y)
-for warning in told:
-    print(textwrap.fill(f"{warning.category.__name__}: {warning.message}", 76))
+for text in [*(f"{one.category.__name__}: {one.message}" for one in told), *tight.doubts_]:
+    print(textwrap.fill(text, 76))
 print(f"right on {tight.score(x_test, y_test):.1%} of the records that were held back")
 
 # %% [markdown]

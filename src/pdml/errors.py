@@ -28,8 +28,13 @@ asked, and hardly of use.
 `UncountedTrainingWarning` is none either: ledgers of several trainings do not count one another.
 """
 
+import re
+import sys
 import unicodedata
+import warnings
 from collections.abc import Sequence
+from threading import Lock
+from types import FrameType
 from typing import Any, Self
 
 
@@ -232,6 +237,49 @@ class ClippingWarning(UserWarning):
 
 class UncountedTrainingWarning(UserWarning):
     """Several trainings on the same records: each ledger counts its own alone."""
+
+
+_LIBRARIES = ("pdml", "sklearn", "joblib")
+_warned: set[tuple[str, str, int]] = set()  # sentence, file, line
+_warning = Lock()
+
+
+def warn(sentence: str, kind: type[UserWarning]) -> None:
+    """Warn of the line that called a library: once for all fits of a call of scikit-learn, and once
+    for each line where a filter asks for that. Python forgets lines whenever filters change, and
+    scikit-learn changes them around every fit.
+    """
+    caller, search = sys._getframe(1), None
+    while (library := _library(caller)) in _LIBRARIES and caller.f_back:
+        search = search if library == "pdml" else caller
+        caller = caller.f_back
+    place = (sentence, caller.f_code.co_filename, caller.f_lineno)
+    module = caller.f_globals.get("__name__", "<unknown>")
+    action = next(
+        (
+            action
+            for action, text, category, name, line in warnings.filters
+            if issubclass(kind, category)
+            and (text is None or re.match(text, sentence))
+            and (name is None or re.match(name, module))
+            and line in (0, caller.f_lineno)
+        ),
+        "default",
+    )
+    if action not in ("error", "ignore"):
+        memories = [] if action == "always" else [_warned]
+        with _warning:
+            if search is not None:
+                memories.append(search.f_locals.setdefault("_pdml_warned", set()))
+            if any(place in memory for memory in memories):
+                return
+            for memory in memories:
+                memory.add(place)
+    warnings.warn_explicit(sentence, kind, *place[1:], module=module)
+
+
+def _library(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def because(error: BaseException) -> str:

@@ -2,11 +2,20 @@
 
 import pickle
 import re
+import warnings
+from typing import Any
 
 import pytest
 
 from pdml import errors
-from pdml.errors import InvalidInput, MissingValueError, PDMLError, StudyError, UndeclaredColumns
+from pdml.errors import (
+    InvalidInput,
+    MissingValueError,
+    PDMLError,
+    StudyError,
+    UndeclaredColumns,
+    warn,
+)
 
 
 def kinds(base: type[PDMLError]) -> set[type[PDMLError]]:
@@ -52,3 +61,29 @@ def test_a_study_s_mistakes_are_counted_and_the_first_twenty_named() -> None:
     many = str(StudyError("study.toml", [(i, f"mistake {i}") for i in range(1, 26)]))
     assert "25 mistakes" in many and "mistake 20" in many and "and 5 more" in many
     assert "mistake 21" not in many
+
+
+def library(name: str, body: str) -> dict[str, Any]:
+    """A function `call` of a module of this name."""
+    names: dict[str, Any] = {"__name__": name, "warn": warn}
+    exec(f"def call(*args):\n    {body}", names)
+    return names
+
+
+def test_a_warning_names_the_callers_line_once_for_each_call_of_scikit_learn() -> None:
+    fit = library("pdml.any", "warn('Much. Do less.', UserWarning)")["call"]
+    search = library("sklearn.any", "[args[0]() for _ in range(3)]")["call"]
+    for action, many in {"always": 5, "default": 2, "ignore": 0}.items():
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter(action)  # type: ignore[arg-type]
+            for _ in range(2):
+                search(fit)
+            for _ in range(3):
+                fit()
+        assert len(heard) == many and {one.filename for one in heard} <= {__file__}
+        assert all(one.message.args == ("Much. Do less.",) for one in heard)  # type: ignore[union-attr]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(UserWarning, match="Much"):
+                search(fit)

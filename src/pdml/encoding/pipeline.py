@@ -27,7 +27,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.numerics.admm import rows
 from pdml.tables import Table, as_table, quote_names
 
-_LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond to warn of
+_LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond it
 _CHUNK = 512  # rows at a time: what is made on the way stays in cache
 
 
@@ -167,17 +167,8 @@ def unnamed(many: int) -> tuple[str, ...]:
     return tuple(f"x{k}" for k in range(many))
 
 
-def clipping_warning(lengths: Array, norm_bound: float) -> str:
-    """Whether clipping undeclared rows may have thrown away what they tell, in a sentence."""
-    for factor, share in _LONG:
-        long = int(np.count_nonzero(lengths > factor))
-        if long > share * len(lengths):
-            return (
-                f"{long:,} of {len(lengths):,} rows are more than {factor:g} times as long as "
-                f"norm_bound={norm_bound:g} and were clipped to it, by which columns in units of "
-                "their own, or far from 0, can lose most of what they tell: declare "
-                "scales=[(typical, spread), ...], which is (0, 1) for a column that is "
-                "standardised already, or ranges; or take them from the records by "
-                "scales='from_data', which is a release that no noise protects"
-            )
-    return ""
+def loses_by_clipping(lengths: Array) -> bool:
+    """Whether clipping undeclared rows of these lengths, in units of the norm bound, may have
+    thrown away what they tell.
+    """
+    return any(np.count_nonzero(lengths > factor) > share * len(lengths) for factor, share in _LONG)

@@ -174,7 +174,6 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _origin = CloneOrigin(0, session=False)  # of what is no clone
-    _warned: set[type[UserWarning]] | None = None  # by clones of the same estimator
 
     @_explain_unknown
     def __init__(
@@ -290,15 +289,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_clone__(self) -> "PDMLClassifier":
         twin: PDMLClassifier = super().__sklearn_clone__()
         twin._origin = CloneOrigin.here()
-        twin._warned = self._family()
         return twin
-
-    def _family(self) -> set[type[UserWarning]]:
-        """Warnings given: one set for all clones of the same estimator."""
-        if self._origin.process and self._warned is not None:
-            return self._warned
-        kinds: set[type[UserWarning]] = self.__dict__.setdefault("_clones_warned", set())
-        return kinds
 
     def fit(
         self,
@@ -350,7 +341,6 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             on_round=on_round,
             context=FitContext(
                 origin=self._origin,
-                warned=self._warned,
                 notes=(PREPROCESSING_NOTE,),
                 leaks=tuple(fitted_before()),
                 pipeline_input=pipeline_input(self),

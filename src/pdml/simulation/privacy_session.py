@@ -29,11 +29,8 @@ ELSEWHERE = (
 )
 
 STRANGERS = (
-    "No record of this fit has values as in an earlier fit of its PrivacyLedgerSession, and a "
-    "pipeline fitted transformers to them before: if these are the same people, the ledger takes "
-    "them for others and says too little. Name them by fit(..., people=names), through a search "
-    "by fit(x, y, STEP__people=names) with the name of the step, or transform the records before "
-    "the session."
+    "The session recognised no record of this fit, and may count the same people as others. Name "
+    "them: fit(..., people=names), or STEP__people=names through a pipeline."
 )
 
 _OTHER_LABELS = 0.1  # share of known records with labels that were never seen beside their values

@@ -4,7 +4,6 @@ every process, so that nobody can prepare two records, or two names, that are ta
 """
 
 import os
-import warnings
 from hashlib import blake2b
 from itertools import pairwise
 from threading import Lock
@@ -14,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pdml._types import IntArray
-from pdml.errors import InvalidInput, UncountedTrainingWarning
+from pdml.errors import InvalidInput
 
 _KEY = os.urandom(32)
 _AT_ONCE = 1 << 20  # numbers
@@ -22,9 +21,8 @@ _SKETCH = 64  # fingerprints by which two fits are compared
 _FEW = 8  # of them in common: folds share more
 _SKETCHES = 16  # fits that are remembered
 UNCOUNTED = (
-    "Clones of a classifier were fitted on the same records, as a search or a cross-validation "
-    "does: each ledger counts its own fit alone, while what the fits tell adds up. Open a "
-    "pdml.PrivacyLedgerSession around them to have it counted."
+    "Clones of a classifier were fitted on the same records, and each ledger counts its own fit "
+    "alone. Open a pdml.PrivacyLedgerSession around them."
 )
 
 
@@ -120,14 +118,14 @@ def _single(values: Any) -> Any:
 
 
 class RefitMonitor:
-    """Warns once if clones are fitted on the same records while no session adds them up."""
+    """Notices clones that are fitted on the same records while no session adds them up."""
 
     def __init__(self) -> None:
         self._sketches: list[IntArray] = []
-        self._warned, self._lock = False, Lock()
+        self._lock = Lock()
 
-    def notice(self, prints: IntArray) -> None:
-        """A clone is about to be fitted on records with these fingerprints."""
+    def notice(self, prints: IntArray) -> bool:
+        """Whether one of the last clones was fitted on records with these fingerprints too."""
         sketch = np.unique(prints)[:_SKETCH]
         with self._lock:
             again = any(
@@ -135,9 +133,7 @@ class RefitMonitor:
                 for other in self._sketches
             )
             self._sketches = [*self._sketches, sketch][-_SKETCHES:]
-            warn, self._warned = again and not self._warned, again or self._warned
-        if warn:
-            warnings.warn(UNCOUNTED, UncountedTrainingWarning, stacklevel=4)
+        return again
 
 
 REFITS = RefitMonitor()  # of this process

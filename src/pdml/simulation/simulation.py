@@ -3,11 +3,9 @@ seeded, and a simulation itself protects nobody. Nothing here loads scikit-learn
 second.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,14 @@ from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.kinds import SIMULATION, Data, Method
-from pdml.encoding.pipeline import Pipeline, clipping_warning
+from pdml.encoding.pipeline import Pipeline, loses_by_clipping
 from pdml.errors import (
     ClippingWarning,
     DataError,
     InvalidInput,
     PrivacyUtilityWarning,
     UncountedTrainingWarning,
+    warn,
 )
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, PARTITION, TOPOLOGY, Simulated, Source, source_named
@@ -43,7 +42,13 @@ from pdml.simulation.privacy_session import (
     sessions_of_a_fit,
     strangers,
 )
-from pdml.simulation.record_ids import REFITS, fingerprints, label_prints, prints_of_names
+from pdml.simulation.record_ids import (
+    REFITS,
+    UNCOUNTED,
+    fingerprints,
+    label_prints,
+    prints_of_names,
+)
 from pdml.training import local_engine
 from pdml.training.result import ServerPart, TrainingResult
 from pdml.training.server import Server
@@ -53,6 +58,14 @@ CLASSES_LEAK = (
     "classes_ was taken from true labels, also a class that one person alone has, which no noise "
     "protects: classes= declares it"
 )
+CLIPPED = (
+    "Many rows are far longer than norm_bound and were clipped to it. Declare scales or ranges: "
+    "encoding=Encoding(scales=...)."
+)
+DOUBTFUL = (
+    "The model may be no better than a server alone, or than the majority class. Its doubts_ say "
+    "why, and what would help."
+)
 _PARTIES = "one process held all records and true labels and played every party"
 
 OnRound = Callable[[int, int], None]
@@ -60,7 +73,6 @@ OnRound = Callable[[int, int], None]
 
 Topology = str | Graph | Sequence[tuple[int, int]] | tuple[str, int]
 
-_warning = Lock()
 _NO_CLONE = CloneOrigin(0, session=False)
 
 
@@ -128,22 +140,12 @@ class SimulationSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitContext:
-    """What happened around a fit, as far as warnings and ledgers depend on it."""
+    """What happened around a fit, as far as its ledger and its warnings depend on it."""
 
     origin: CloneOrigin = _NO_CLONE
-    warned: set[type[UserWarning]] | None = None  # by clones of the same estimator
     notes: tuple[str, ...] = ()  # what the reader of any ledger of it must know
     leaks: tuple[str, ...] = ()  # what was done to the records before
     pipeline_input: Any = None  # records before the first step of a pipeline
-
-    def warn(self, sentence: str, kind: type[UserWarning]) -> None:
-        """Warn; of each kind once for all clones of one estimator, of which a search fits many."""
-        with _warning:
-            if self.warned is not None and kind in self.warned:
-                return
-            if self.warned is not None:
-                self.warned.add(kind)
-        warnings.warn(sentence, kind, stacklevel=4)
 
 
 @dataclass(eq=False)
@@ -198,8 +200,8 @@ def simulate(
     unscaled = False
     if pipeline.encoder is None:
         lengths = rows.norms(x) / pipeline.norm_bound
-        if sentence := clipping_warning(lengths, pipeline.norm_bound):
-            context.warn(sentence, ClippingWarning)
+        if loses_by_clipping(lengths):
+            warn(CLIPPED, ClippingWarning)
         unscaled = bool(2 * np.count_nonzero(lengths > 1) > len(lengths))
     chosen = settings.epsilon if epsilons is None else epsilons
     label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
@@ -207,7 +209,7 @@ def simulate(
     whole = before is not None and np.shape(before)[0] == len(index)
     whose = _recognise(sessions, context.origin, people, before if whole else x, y)
     if context.leaks and people is None and not whole and strangers(sessions, whose):
-        context.warn(STRANGERS, UncountedTrainingWarning)
+        warn(STRANGERS, UncountedTrainingWarning)
     if sessions and servers is None:
         servers = sessions[0].memory.servers(whose, settings.n_servers)
     # what decides on the plan must not depend on luck: without a seed only noise differs
@@ -284,7 +286,7 @@ def simulate(
         declared=pipeline.encoder is not None,
     )
     if result.doubts:
-        context.warn(" ".join(result.doubts), PrivacyUtilityWarning)
+        warn(DOUBTFUL, PrivacyUtilityWarning)
     return SimulatedTraining(result, classes, sessions[0] if sessions else None, whose)
 
 
@@ -347,7 +349,8 @@ def _recognise(
         return sessions[0].memory.recognise(
             prints, keys, label_prints(y), by_name=people is not None
         )
-    REFITS.notice(prints)
+    if REFITS.notice(prints):
+        warn(UNCOUNTED, UncountedTrainingWarning)
     return prints
 
 

@@ -25,7 +25,13 @@ from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from pdml import Budget, PrivacyLedgerSession, TrainingPlan
 from pdml.accounting import Ledger
-from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, UncountedTrainingWarning
+from pdml.errors import (
+    BudgetExceeded,
+    ClippingWarning,
+    InvalidInput,
+    PrivacyUtilityWarning,
+    UncountedTrainingWarning,
+)
 from pdml.simulation import privacy_session, record_ids
 
 SUMS = TrainingPlan(method="sums", label_noise=3.0, square_noise=5.0)
@@ -271,9 +277,17 @@ def test_a_search_warns_once_of_each_kind():
                 search.fit(x, y)
         kinds = [one.category for one in heard]
         assert ClippingWarning in kinds and len(kinds) == len(set(kinds))
-    for _ in range(2):  # whoever fits by hand hears it every time
+    for _ in range(2):  # whoever asks for all of them hears it every time
         with pytest.warns(ClippingWarning):
             classifier(norm_bound=0.01).fit(x, y)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("default")
+        for epsilon in (0.5, 1.0):
+            cross_val_score(classifier(norm_bound=0.01, epsilon=epsilon), x, y, cv=3)
+        for _ in range(3):
+            classifier(norm_bound=0.01).fit(x, y)
+    places = [(one.filename, one.lineno) for one in heard if one.category is ClippingWarning]
+    assert len(places) == len(set(places)) == 2 and {file for file, _ in places} == {__file__}
 
 
 def test_one_label_and_sensible_settings():
@@ -302,12 +316,12 @@ def test_a_search_without_a_session_is_warned_of_once(monkeypatch):
     monkeypatch.setattr("pdml.simulation.simulation.REFITS", record_ids.RefitMonitor())
     x, y = people()
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", UncountedTrainingWarning)
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", category=PrivacyUtilityWarning)
         for _ in range(2):
             classifier().fit(x, y)  # no clone: whoever calls fit twice knows
         clone(classifier()).fit(*people(seed=1))
         assert not told
-        cross_val_score(classifier(), x, y, cv=3)
         cross_val_score(classifier(), x, y, cv=3)
     assert [each.category for each in told] == [UncountedTrainingWarning]
     monkeypatch.setattr("pdml.simulation.simulation.REFITS", record_ids.RefitMonitor())

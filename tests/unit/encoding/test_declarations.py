@@ -63,7 +63,7 @@ FRAME = {
 
 def test_declared_scales_find_what_raw_columns_hide():
     x, y = people()
-    with pytest.warns(ClippingWarning, match=r"1,200 of 1,200 rows .* scales="):
+    with pytest.warns(ClippingWarning, match=r"Declare scales or ranges"):
         raw = fitted(x, y)
     scaled = fitted(x, y, scales=SCALES)
     assert scaled.score(x, y) > 0.85 > 0.75 > raw.score(x, y)
@@ -234,7 +234,7 @@ def test_rows_that_are_only_a_little_longer_do_not_warn():
         few[:100] *= 1e4  # a twelfth of the rows
         assert fitted(few, y).n_clipped_ > 1000
         fitted(100 * z, y, norm_bound=100.0)
-    with pytest.warns(ClippingWarning, match="'from_data', which is a release"):
+    with pytest.warns(ClippingWarning):
         summary = fitted(1e4 * z, y)
     assert "clipped" not in summary.model_.to_bytes().decode()
 
