@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 from pdml.device.client import preview
 from pdml.device.page import ContributorPage, render
 from pdml.encoding.encoder import Category, Encoder, Number
-from pdml.encoding.maps import Fourier, Products, Squares
+from pdml.encoding.maps import Fourier, Products, Splines, Squares
 from pdml.study import Study
 from pdml.study.messages import pack_features
 
@@ -23,7 +23,12 @@ AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typic
 SEX = Category(name="sex", levels=("female", "male", "other"), missing="level")
 REGION = Category(name="region", levels=tuple("ABCDEF"), missing="level")
 STEPS = Number(name="steps", low=0, high=100_000, whole=True, typical=6_000, spread=4_000)
-MADE = (Squares(), Products(pairs=(("age", "steps"),)), Fourier(count=5, seed=3))
+MADE = (
+    Squares(),
+    Products(pairs=(("age", "steps"),)),
+    Splines(columns=("steps",)),
+    Fourier(count=5, seed=3),
+)
 SECOND = replace(
     FORM,
     encoder=Encoder(attributes=(AGE, SEX, REGION, STEPS), maps=MADE),
@@ -99,6 +104,7 @@ def test_questions_can_be_left_out_by_keyboard(
     assert facts(visitor)[4] == [
         "Also sent, made of these answers",
         "the square of every number that is sent as it is; the product of age and steps; "
+            "how near steps is to each of five values; "
         "5 waves of every number that is sent as it is, in directions that all know",
     ]
     visitor.sends()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pdml.encoding.encoder import Category, Encoder, Number
-from pdml.encoding.maps import Bins, Fourier, Products, Squares
+from pdml.encoding.maps import Bins, Fourier, Products, Splines, Squares
 from pdml.encoding.pipeline import unnamed
 from pdml.model.model import Model
 
@@ -14,6 +14,7 @@ _YEAR = Number(name="year", low=1e9, high=1e9 + 3)  # far from 0: careless scali
 MAPS = (
     Squares(columns=("age", "year")),
     Products(pairs=(("age", "year"), ("town=Ulm", "age"))),
+    Splines(columns=("age",)),
     Bins(columns=("year",), count=4, keep=False),
     Fourier(count=7, scale=0.9, seed=3),
 )
@@ -65,6 +66,7 @@ SCALES = np.array([[0.5, 0.5], [0.0, 2.0], [1e9 + 1, 1.0], [2.2, 0.1]])
 MAPS_OF_NUMBERS = (
     Squares(keep=False),
     Products(pairs=(("x0", "x1"), ("x2", "x3"))),
+    Splines(columns=("x2", "x0"), keep=False),
     Bins(columns=("x1", "x3"), edges=(-1.0, 0.5)),
     Fourier(columns=("x0", "x1"), count=4),
 )

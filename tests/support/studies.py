@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Budget
 from pdml.encoding.encoder import Category, Encoder, Number
-from pdml.encoding.maps import Bins, Fourier, Products, Squares
+from pdml.encoding.maps import Bins, Fourier, Products, Splines, Squares
 from pdml.planning.training_plan import SETTINGS, TrainingPlan
 from pdml.study import Consent, Notice, Organiser, ServerEntry, Study, Wording
 from pdml.study.schema.validation import Lookalikes, is_visible
@@ -98,11 +98,12 @@ def encoders(draw: st.DrawFn) -> Encoder:
 def feature_maps(draw: st.DrawFn, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
     """A few of them, each kind at most once: two of a kind may call their features the same."""
     entries = [name for one in attributes for name in one.feature_names]
-    kinds = draw(st.sets(st.sampled_from(["squares", "products", "bins", "fourier"])))
+    kinds = draw(st.sets(st.sampled_from(["squares", "products", "splines", "bins", "fourier"])))
     named = draw(st.lists(st.sampled_from(entries), min_size=1, max_size=3, unique=True))
     every: dict[str, Any] = {
         "squares": Squares(columns=tuple(named)),
         "products": Products(pairs=((named[0], named[-1]),)),
+        "splines": Splines(columns=tuple(named)),
         "bins": Bins(columns=tuple(named), edges=draw(st.sampled_from([(), (-1.0, 0.25)]))),
         "fourier": Fourier(columns=tuple(named), count=draw(st.integers(1, 5)), seed=7),
     }

@@ -205,6 +205,7 @@ STUDIES = (
                         "pairs": [["age", "bmi"], ["age", "sex=male"], ["bmi", "bmi"]],
                         "keep": True,
                     },
+                    {"map": "splines", "columns": ["bmi", "age"], "keep": True},
                     {"map": "bins", "columns": ["age"], "count": 7, "keep": True},
                     {
                         "map": "bins",
@@ -343,6 +344,10 @@ def direction(seed, k, j, scale):
     return Fraction(floor(rounded(share + Fraction(1, 2))), 65536)
 
 
+def inside(e):
+    return min(max(e, Fraction(-2)), Fraction(2))
+
+
 def mapped(one, first, numbers):
     """[(entry, mass), ...] of a map."""
     by_name = {name: (entry, mass) for name, entry, mass in first}
@@ -355,6 +360,16 @@ def mapped(one, first, numbers):
     if one["map"] == "products":
         pairs = [(by_name[a], by_name[b]) for a, b in one["pairs"]]
         return [(limited(rounded(a * b)), rounded(m * n)) for (a, m), (b, n) in pairs]
+    if one["map"] == "splines":
+        hats = ((-2, 77, 48), (-1, 246, 105), (0, 378, 120), (1, 246, 105), (2, 77, 48))
+        return [
+            (
+                rounded(max(rounded(1 - abs(rounded(inside(e) - knot))), 0) - Fraction(mean, 1024)),
+                Fraction(mass, 1024),
+            )
+            for e, _ in used
+            for knot, mean, mass in hats
+        ]
     if one["map"] == "bins":
         n = one.get("count")
         equal = (rounded(2 * rounded(rounded(Fraction(2 * k, n)) - 1)) for k in range(1, n or 1))

@@ -21,7 +21,10 @@ _FORM = f"{RANGE}, for example age=18:100 or age=18:100:45:20:whole"
 
 
 _column = partial(option, panel=COLUMNS)
-_MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
+_MAP = (
+    "Further features: squares, splines, bins:count=5, products:A*B, fourier:count=20,scale=0.7; "
+    "repeat."
+)
 _RANGE = "Range of a number, and within what most people lie; repeat."
 _MISSING_VALUES = "What stands for a missing value, besides an empty cell."
 Texts = list[str] | None

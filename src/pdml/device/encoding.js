@@ -49,11 +49,17 @@ function entriesOf(attribute, answer) {
   return centred(answer === null ? levels.length : levels.indexOf(answer), count);
 }
 
+/* Knots, and of the hats about them the mean and the variance for standard normal entries. */
+const HATS = [[-2, 77, 48], [-1, 246, 105], [0, 378, 120], [1, 246, 105], [2, 77, 48]]
+  .map(([knot, mean, mass]) => [knot, mean / 1024, mass / 1024]);
+
 /* What maps make of the entries e: `used` are positions among them. */
 const MAPS = {
   squares: (e, { used }) => used.map((k) => limited((e[k] * e[k] - 1) * Math.sqrt(0.5))),
   products: (e, { used }) =>
     used.flatMap((k, i) => (i % 2 ? [] : [limited(e[k] * e[used[i + 1]])])),
+  splines: (e, { used }) => used.flatMap((k) => HATS.map(([knot, mean]) =>
+    Math.max(1 - Math.abs(clamp(e[k], -2, 2) - knot), 0) - mean + 0)),
   bins: (e, { used, inner }) => used.flatMap((k) =>
     centred(inner.filter((edge) => edge <= e[k]).length, inner.length + 1)),
   fourier: (e, { used, count, directions }) => directions.flatMap((w) => {
@@ -66,6 +72,7 @@ const MASSES = {
   squares: ({ used }) => used.map(() => 1),
   products: ({ used }, masses) =>
     used.flatMap((k, i) => (i % 2 ? [] : [masses[k] * masses[used[i + 1]]])),
+  splines: ({ used }) => used.flatMap(() => HATS.map(([, , mass]) => mass)),
   bins: ({ used, inner }) => used.flatMap(() =>
     Array(inner.length + 1).fill(levelMass(inner.length + 1))),
   fourier: ({ count }) => Array(count).fill(1),

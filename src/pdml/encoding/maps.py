@@ -1,9 +1,9 @@
 """Feature maps: what a linear model cannot see in the columns themselves, by declaration alone.
 
 A map adds columns made of a row's own standardised entries (`encoding.scaling`): squares, products,
-bins, waves. It acts before the row is scaled and clipped, so that every guarantee stays what it is;
-what it costs is width, and the planner counts that. No map looks at more than one row or at
-anything that is not public.
+splines, bins, waves. It acts before the row is scaled and clipped, so that every guarantee stays
+what it is; what it costs is width, and the planner counts that. No map looks at more than one row
+or at anything that is not public.
 
 As in `encoding.scaling`, only IEEE operations in a fixed order, so that any language finds the
 same. What becomes of a whole row is `encoding.row_steps.Expansion`.
@@ -27,6 +27,11 @@ TURN = 6.283185307179586  # 2π
 _GRID = 65536.0  # directions are multiples of 1/65536 of a turn
 _MEAN, _DEVIATION = 524280.0, 75674.0  # of the sum of sixteen words of 16 bits
 _TERMS = 11  # of the cosine's series
+KNOTS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # of splines, in spreads
+# Means of the hats about them and their variances, of standard normal entries: to 1/1024, the means
+# so that they add up to 1.
+HAT_MEANS = np.array([77, 246, 378, 246, 77]) / 1024
+_HAT_MASSES = (48, 105, 120, 105, 48)
 _REACH = 2.0  # where equal bins begin and end: the outermost are open
 
 
@@ -133,6 +138,43 @@ class Products:
     def apply(self, entries: Array, inputs: Inputs) -> Array:
         used = self.uses(inputs)
         return _limited(entries[:, used[::2]] * entries[:, used[1::2]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splines:
+    """How near each number is to -2, -1, 0, 1 and 2 spreads: for bends. A linear model of them is a
+    line with a bend at each, level beyond the outermost: an additive model.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The entries; all numbers if empty.
+    keep : bool
+        Whether the entries themselves stay in the row, too.
+    """
+
+    kind: ClassVar[str] = "splines"
+    columns: tuple[str, ...] = ()
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+
+    def uses(self, inputs: Inputs) -> tuple[int, ...]:
+        return inputs.positions(self.columns)
+
+    def names(self, inputs: Inputs) -> tuple[str, ...]:
+        return tuple(
+            f"{inputs.names[k]} near {knot:g}" for k in self.uses(inputs) for knot in KNOTS
+        )
+
+    def masses(self, inputs: Inputs) -> tuple[float, ...]:
+        return tuple(mass / 1024 for mass in _HAT_MASSES) * len(self.uses(inputs))
+
+    def apply(self, entries: Array, inputs: Inputs) -> Array:
+        e = np.minimum(np.maximum(entries[:, self.uses(inputs), None], KNOTS[0]), KNOTS[-1])
+        hats = np.maximum(1.0 - np.abs(e - np.array(KNOTS)), 0.0) - HAT_MEANS
+        return np.asarray(hats + 0.0).reshape(len(entries), -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,9 +340,9 @@ def _words(text: str) -> int:
     return sum(int.from_bytes(digest[k : k + 2], "big") for k in range(0, 32, 2))
 
 
-FeatureMap = Squares | Products | Bins | Fourier
+FeatureMap = Squares | Products | Splines | Bins | Fourier
 _KINDS: dict[str, type[FeatureMap]] = {
-    map_type.kind: map_type for map_type in (Squares, Products, Bins, Fourier)
+    map_type.kind: map_type for map_type in (Squares, Products, Splines, Bins, Fourier)
 }
 
 
@@ -346,7 +388,7 @@ def _limited(columns: Array) -> Array:
     return np.asarray(np.minimum(np.maximum(columns, -scaling.LIMIT), scaling.LIMIT) + 0.0)
 
 
-def _check_columns(feature_map: Squares | Bins | Fourier) -> None:
+def _check_columns(feature_map: Squares | Splines | Bins | Fourier) -> None:
     columns = _names("columns of a map", feature_map.columns)
     if len(set(columns)) < len(columns):
         raise _refused("columns of a map must differ from one another", feature_map.columns)

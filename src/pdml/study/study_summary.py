@@ -24,7 +24,7 @@ from pdml.accounting.kinds import Adversary, Data
 from pdml.encoding.attributes import NO_ANSWER, Category
 from pdml.encoding.declarations import forecast_clipping
 from pdml.encoding.encoder import Attribute, Number
-from pdml.encoding.maps import Bins, FeatureMap, Fourier, Products, Squares
+from pdml.encoding.maps import Bins, FeatureMap, Fourier, Products, Splines, Squares
 from pdml.errors import BudgetExceeded, StudyError
 from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import WORD, is_weak, threshold
@@ -135,6 +135,8 @@ def describe_map(feature_map: FeatureMap) -> str:
             return f"the square of {_named(feature_map.columns)}"
         case Products():
             return "the product of " + ", of ".join(f"{a} and {b}" for a, b in feature_map.pairs)
+        case Splines():
+            return f"how near {_named(feature_map.columns)} is to each of five values"
         case Bins():
             return f"in which of {feature_map.count} intervals lies {_named(feature_map.columns)}"
         case Fourier():

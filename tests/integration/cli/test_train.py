@@ -167,6 +167,7 @@ def test_cells_without_a_value_are_declared(
     [
         ("squares:age,bmi", ("age^2", "bmi^2")),
         ("products:age*bmi,age*sex=male", ("age*bmi", "age*sex=male")),
+        ("splines:bmi", tuple(f"bmi near {knot}" for knot in (-2, -1, 0, 1, 2))),
         ("bins:bmi,count=3", ("bmi bin 1", "bmi bin 2", "bmi bin 3")),
         ("fourier:count=2,scale=0.5,seed=4", ("fourier 1", "fourier 2")),
     ],

@@ -46,7 +46,7 @@ SENSITIVE = {
     "all": Encoder(attributes=(_SEX, _INCOME)),
     "with maps": Encoder(
         attributes=(_INCOME, _AGE, _SEX),
-        maps=({"map": "squares"}, {"map": "fourier", "count": 5, "seed": 2}),  # type: ignore[arg-type]
+        maps=({"map": "squares"}, {"map": "splines"}, {"map": "fourier", "count": 5, "seed": 2}),  # type: ignore[arg-type]
     ),
 }
 

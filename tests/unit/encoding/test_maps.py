@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.encoding import maps, scaling
-from pdml.encoding.maps import Bins, Fourier, Inputs, Products, Squares
+from pdml.encoding.maps import Bins, Fourier, Inputs, Products, Splines, Squares
 from pdml.encoding.row_steps import Expansion
 from pdml.errors import InvalidInput
 
@@ -36,6 +36,7 @@ every_map = st.one_of(
     st.builds(
         Products, pairs=st.lists(pairs, min_size=1, unique=True).map(tuple), keep=st.booleans()
     ),
+    st.builds(Splines, columns=columns, keep=st.booleans()),
     st.builds(Bins, columns=columns, count=st.integers(2, 9), keep=st.booleans()),
     st.builds(Bins, columns=columns, edges=edges, keep=st.booleans()),
     st.builds(
@@ -96,10 +97,30 @@ def test_masses_are_expected_squares():
         (Squares(), 0.76),
         (Products(pairs=(("age", "bmi"),)), 0.86),
         (Fourier(), 1.0),
+        (Splines(), 1.0),
         (Bins(edges=(0.0,)), 1.0),
     ):
         found = (each.apply(entries, inputs) ** 2).mean(axis=0).sum()
         np.testing.assert_allclose(found, share * sum(each.masses(inputs)), rtol=0.1)
+
+
+def test_hats_have_the_means_and_variances_of_normal_entries():
+    """By quadrature, to 1/1024; the means add up to 1, as hats do, so that columns add up to 0."""
+    e, step = np.linspace(-10, 10, 200_001, retstep=True)
+    density = np.exp(-(e**2) / 2) / np.sqrt(2 * np.pi) * step
+    inputs = inputs_of(("a",))
+    hats = Splines().apply(e[:, None], inputs)
+    np.testing.assert_allclose(density @ hats, 0, atol=1 / 1024)
+    np.testing.assert_allclose(density @ hats**2, Splines().masses(inputs), atol=0.5 / 1024)
+    np.testing.assert_array_equal(hats.sum(axis=1), 0)
+
+
+def test_hats_draw_lines_with_bends():
+    """Whatever is linear between knots, and level beyond the outermost, is a sum of them."""
+    e, bends = np.linspace(-3, 3, 601), np.array([0.3, -1.0, 2.0, 0.5, 0.25])
+    wanted = np.interp(e, maps.KNOTS, bends)
+    made = Splines().apply(e[:, None], inputs_of(("a",))) @ bends
+    np.testing.assert_allclose(made - made[0], wanted - wanted[0], atol=1e-12)
 
 
 def test_the_formulas():

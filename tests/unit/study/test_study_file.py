@@ -477,7 +477,7 @@ def test_the_documentation_s_example_is_a_study_and_names_the_fields_of_a_report
     page = (Path(__file__).parents[3] / "docs" / "guide/study.md").read_text(encoding="utf-8")
     example, maps = re.findall(r"```toml\n(.*?)```", page, flags=re.S)
     assert Study.from_text(example).id == "hiv-2026"
-    assert len(Study.from_text(example + maps).encoder.maps) == 4
+    assert len(Study.from_text(example + maps).encoder.maps) == 5
     formats = Path(__file__).parents[3] / "docs" / "reference/formats.md"
     for field in Report.__struct_fields__:
         assert f"| `{field}` |" in formats.read_text(encoding="utf-8"), field

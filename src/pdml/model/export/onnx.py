@@ -14,7 +14,7 @@ from pdml import extras
 from pdml._types import Array
 from pdml._version import __version__
 from pdml.encoding import scaling
-from pdml.encoding.maps import Bins, Products, Squares
+from pdml.encoding.maps import HAT_MEANS, KNOTS, Bins, Products, Splines, Squares
 from pdml.encoding.row_steps import (
     AppendConstant,
     ClipRows,
@@ -177,12 +177,24 @@ def _maps(graph: _Graph, expansion: Expansion, rows: str) -> str:
             squares = graph.add("Sub", graph.add("Mul", entries, entries), graph.constant(1.0))
             scaled = graph.add("Mul", squares, graph.constant(sqrt(0.5)))
             outputs.append(graph.clip(scaled, -scaling.LIMIT, scaling.LIMIT))
+        elif isinstance(feature_map, Splines):
+            outputs.append(_hats(graph, taken(used), len(used)))
         elif isinstance(feature_map, Bins):
             outputs.append(_bins(graph, taken(used), feature_map, len(used)))
         else:
             turns, phases = feature_map.waves(len(used))
             outputs.append(_waves(graph, taken(used), turns, phases))
     return graph.add("Concat", *outputs, axis=1)
+
+
+def _hats(graph: _Graph, entries: str, many: int) -> str:
+    """How near each entry is to each knot, centred."""
+    inside = graph.clip(entries, KNOTS[0], KNOTS[-1])
+    column = graph.add("Unsqueeze", inside, graph.constant([2]))
+    away = graph.add("Abs", graph.add("Sub", column, graph.constant(np.array(KNOTS))))
+    hats = graph.clip(graph.add("Sub", graph.constant(1.0), away), 0.0, 1.0)
+    centred = graph.add("Sub", hats, graph.constant(HAT_MEANS))
+    return graph.add("Reshape", centred, graph.constant([-1, many * len(KNOTS)]))
 
 
 def _bins(graph: _Graph, entries: str, bins: Bins, many: int) -> str:

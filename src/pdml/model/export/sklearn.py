@@ -24,7 +24,16 @@ from sklearn.preprocessing import (
 
 from pdml import extras
 from pdml.encoding import row_steps, scaling
-from pdml.encoding.maps import Bins, FeatureMap, Fourier, Inputs, Products
+from pdml.encoding.maps import (
+    HAT_MEANS,
+    KNOTS,
+    Bins,
+    FeatureMap,
+    Fourier,
+    Inputs,
+    Products,
+    Splines,
+)
 from pdml.encoding.row_steps import Column, Expansion
 from pdml.errors import InvalidInput
 from pdml.model.model import Model
@@ -140,6 +149,9 @@ def _map(feature_map: FeatureMap, inputs: Inputs) -> Pipeline:
         share = 1 / feature_map.count
         centred = _function(np.interp, xp=[0.0, 1.0], fp=[-share, 1 - share])
         return Pipeline([("number", number), ("hot", hot), ("centred", centred)])
+    if isinstance(feature_map, Splines):
+        hats = ColumnTransformer([(f"column {k + 1}", _hats(), [k]) for k in range(many)])
+        return Pipeline([("hats", hats)])
     if isinstance(feature_map, Fourier):
         turns, phases = feature_map.waves(many)
         angles = 2 * pi * np.vstack([phases, turns.T])  # the constant comes first
@@ -150,6 +162,13 @@ def _map(feature_map: FeatureMap, inputs: Inputs) -> Pipeline:
     top = 1 + scaling.LIMIT * sqrt(2)  # (e² - 1)/√2, at most 3
     scaled = _function(np.interp, xp=[0.0, top], fp=[-sqrt(0.5), scaling.LIMIT])
     return Pipeline([("square", _function(np.square)), ("scaled", scaled)])
+
+
+def _hats() -> FeatureUnion:
+    """The hats of one column, level beyond the outermost knots."""
+    hats = np.eye(len(KNOTS)) - HAT_MEANS
+    each = zip(KNOTS, hats.T, strict=True)
+    return FeatureUnion([(f"{knot:g}", _function(np.interp, xp=KNOTS, fp=fp)) for knot, fp in each])
 
 
 def _constant(width: int, value: float) -> list[Step]:

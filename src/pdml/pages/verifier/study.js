@@ -217,6 +217,12 @@ function featuresOfMap(map, inputs, numbers) {
   if (map.map === "products") {
     return map.pairs.map(([a, b]) => ({ name: `${a}*${b}`, square: squareOf(a) * squareOf(b) }));
   }
+  if (map.map === "splines") {
+    const hats = [[-2, 48], [-1, 105], [0, 120], [1, 105], [2, 48]];
+    return columns.flatMap((name) =>
+      hats.map(([knot, mass]) => ({ name: `${name} near ${knot}`, square: mass / 1024 })),
+    );
+  }
   if (map.map === "bins") {
     const count = "edges" in map ? map.edges.length + 1 : map.count;
     const square = (count - 1) / count ** 2;
