@@ -104,7 +104,7 @@ def test_questions_can_be_left_out_by_keyboard(
     assert facts(visitor)[4] == [
         "Also sent, made of these answers",
         "the square of every number that is sent as it is; the product of age and steps; "
-            "how near steps is to each of five values; "
+        "how near steps is to each of five values; "
         "5 waves of every number that is sent as it is, in directions that all know",
     ]
     visitor.sends()

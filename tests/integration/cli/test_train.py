@@ -247,9 +247,9 @@ def test_the_defaults_protect_features_and_say_what_they_cannot_do(
     code, out, err = run(capsys, *args)
     assert code == 0 and "Warning" not in err
     summary = " ".join(out.split())
-    assert "Joining is not expected to pay: over 12 simulated data sets" in summary
+    assert "Whether joining pays is too close to say: over 12 simulated data sets" in summary
     report = Path("report.html").read_text()
-    assert "The model may be of no use.</strong> Joining is not expected to pay" in report
+    assert "The model may be of no use.</strong> Whether joining pays is too close" in report
     found = outcome(capsys, *args, "--force")
     assert found["doubts"][0] in " ".join(out.split())
     spent = next(

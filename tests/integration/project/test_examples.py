@@ -80,7 +80,7 @@ def test_different_epsilons(shown):
     assert (own.label_other_servers < chosen).all() and own.features_other_servers.max() <= 1
     means = result["mixed"].mean(axis=1)
     assert means[:3].min() > means[0] - 0.02  # up to half careful: hardly noticed
-    assert means[-1] < result["careful"].mean() - 0.03  # a few who dare make it worse
+    assert means[-1] > result["careful"].mean() - 0.03  # a few who dare do no harm: the cap
 
 
 def test_every_example_is_tested_and_on_the_site():

@@ -21,8 +21,8 @@ MOST_MEMORY = 200 << 20  # bytes beyond what the libraries take: the bombs are 3
 def refused_within_memory(path: Path) -> str:
     """The sentence that refuses a table, read by a process whose memory is measured and bounded."""
     code = (
-        "import resource, sys; from pdml.tables import read_table, parquet\n"
-        "parquet._pyarrow()\n"
+        "import resource, sys; from pdml.tables import read_table, table_files\n"
+        "table_files._pyarrow()\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10\n"
         "before = peak()\n"
         "try: read_table(sys.argv[1])\n"

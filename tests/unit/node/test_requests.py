@@ -1,6 +1,7 @@
 """Offers of jobs: what a node believes of one, and when it may begin."""
 
 import secrets
+from copy import copy
 from dataclasses import replace as changed
 
 import msgspec
@@ -110,8 +111,8 @@ def test_nobody_begins_before_everybody_has_accepted(offer, study, identities):
 @pytest.fixture
 def own_objects(monkeypatch):
     """A loss and an objective noise that a researcher has registered in this process alone."""
-    monkeypatch.setattr(losses, "BINARY", dict(losses.BINARY))
-    monkeypatch.setattr(objective_noise, "FAMILIES", dict(objective_noise.FAMILIES))
+    monkeypatch.setattr(losses, "BINARY", copy(losses.BINARY))
+    monkeypatch.setattr(objective_noise, "FAMILIES", copy(objective_noise.FAMILIES))
     family = changed(objective_noise.UNIFORM_BOX, name="mine")
     return {"loss": changed(losses.LOGISTIC, name="mine"), "objective_noise": family}
 

@@ -13,7 +13,6 @@ import pytest
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import Simulated
 from pdml.research.paper import MODULES, Claim, Reproduction, drawing, experiment, run, write
-from pdml.research.processes import run_parallel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,26 +74,6 @@ def test_every_name_has_a_function() -> None:
 def test_an_unknown_experiment_is_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="name must be one of 'table1'"):
         run("fig9", seeds=2, processes=1, progress=silent)
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_jobs_come_back_in_their_order_and_report_how_far_they_are(processes: int) -> None:
-    seen: list[tuple[int, int]] = []
-    found = run_parallel(
-        abs, [(-3,), (2,), (-1,)], processes, lambda done, of: seen.append((done, of))
-    )
-    assert found == [3, 2, 1]
-    assert seen[0] == (0, 3) and seen[-1] == (3, 3)
-    assert seen == sorted(seen) and set(seen) == {(done, 3) for done in range(4)}
-
-
-def test_an_error_in_a_job_reaches_the_caller_as_itself() -> None:
-    with pytest.raises(InvalidInput, match="name must be one of"):
-        run_parallel(_refuse, [("x",), ("y",)], 2, silent)
-
-
-def _refuse(name: str) -> None:
-    run(name, seeds=2, processes=1, progress=silent)
 
 
 def test_the_setting_is_the_papers() -> None:
