@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pdml.accounting.kinds import DEVICES, randomiser_note
 from pdml.formatting import numbers
-from pdml.pages.charts.training_charts import coefficient_figure
+from pdml.pages.charts.training_charts import coefficient_figure, effects_figure
 from pdml.pages.training_page import Page, creation_note, render
 from pdml.training.result import SINGLE_DOMAIN
 
@@ -31,6 +31,7 @@ def training_page(study: "Study", result: "TrainingResult") -> Page:
         _page(study, result),
         notes=notes_of(result),
         coefficients=figure,
+        effects=effects_figure(result.additive_effects, study.classes),
         creation_note=creation_note(),
     )
 

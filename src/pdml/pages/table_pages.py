@@ -9,7 +9,7 @@ from pdml.accounting.kinds import Adversary, Data
 from pdml.formatting import numbers
 from pdml.model.model import read_ledger_rows
 from pdml.model.private_evaluation import CountedEvaluation
-from pdml.pages.charts.training_charts import coefficient_figure
+from pdml.pages.charts.training_charts import coefficient_figure, effects_figure
 from pdml.pages.evaluation_text import REFERENCE, Assessment
 from pdml.pages.training_page import Page, creation_note
 from pdml.training.result import INSIDE
@@ -103,6 +103,7 @@ def training_page(
         released_accuracy=trained.accuracy if accuracies else None,
         assessment=assessment if accuracies else None,
         coefficients=coefficient_figure(trained.intervals, names, classes),
+        effects=effects_figure(trained.additive_effects, classes),
         doubts=(*measured, *trained.doubts),
         settings=_settings(trained, extra_settings),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),

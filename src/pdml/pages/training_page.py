@@ -59,6 +59,7 @@ class Page:
     accuracy_note: str = ""  # "on 5,000 fresh test records"
     assessment: Assessment | None = None  # how well it predicts
     coefficients: Figure | None = None  # with what noise does to them
+    effects: Figure | None = None  # of numbers that maps bend
     lines: tuple[LedgerRow, ...] = ()  # the ledger
     coalitions: tuple[LedgerRow, ...] = ()  # against one to all other servers, where that differs
     source: str  # of the noise; "simulated" protects nobody

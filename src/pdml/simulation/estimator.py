@@ -160,6 +160,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         With what it spent and, after an exchange of sums, what to expect of it.
     intervals_, coef_interval_ : Intervals, array (C, d, 2)
         Which coefficients are more than noise, from what was released alone.
+    additive_effects_ : tuple of AdditiveEffect
+        What each number alone does, where a map bends it, with 95% intervals.
     local_models_ : list of Model
         For each server's own use, if asked for: not to be shared.
     graph_ : Graph
@@ -370,6 +372,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     coef_interval_ = _Outcome(
         lambda result: np.stack([result.intervals.low, result.intervals.high], axis=-1)
     )
+    additive_effects_ = _Outcome(lambda result: result.additive_effects)
     doubts_ = _Outcome(lambda result: result.doubts)
 
     def __getstate__(self) -> dict[str, Any]:

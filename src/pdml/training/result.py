@@ -28,7 +28,8 @@ from pdml.planning.proposal import Proposal
 from pdml.planning.resolve_plan import utility_warnings
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
-from pdml.training import intervals, sums_fit
+from pdml.training import additive_effects, intervals, sums_fit
+from pdml.training.additive_effects import AdditiveEffect
 from pdml.training.intervals import Intervals
 from pdml.training.local_engine import diameters
 
@@ -223,6 +224,22 @@ class TrainingResult:
             )
         coefficients = self.released_model.coefficients
         return intervals.of_rounds(self.plan, len(self.parts), coefficients)
+
+    @cached_property
+    def additive_effects(self) -> tuple[AdditiveEffect, ...]:
+        """What each number alone does, where a map bends it: of two classes, after one exchange of
+        sums."""
+        encoder = self.released_model.pipeline.encoder
+        if encoder is None or not self._sums:
+            return ()
+        return additive_effects.of_sums(
+            self.total,
+            self.plan,
+            self.parts[0].spec,
+            encoder,
+            self.weights,
+            intercept=self.intercept,
+        )
 
     @cached_property
     def released_model(self) -> Model:

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.formatting import numbers
-from pdml.pages.charts.plots import AxisScale, Chart, Series, around, from_zero, round_numbers
+from pdml.pages.charts.plots import (
+    AxisScale,
+    Chart,
+    Curve,
+    Series,
+    around,
+    curves_figure,
+    from_zero,
+    round_numbers,
+)
 from pdml.pages.charts.svg import WIDTH
 
 VALUES = st.lists(st.floats(0, 1e300) | st.sampled_from([inf, nan, 0.0]), min_size=1, max_size=60)
@@ -123,3 +132,31 @@ def test_labels_of_the_second_scale_do_not_touch():
     assert all(
         isfinite(float(dict(each.attributes)["x"])) for each in figure.marks if each.tag == "text"
     )
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(KNOWN, KNOWN, st.floats(0, 1e6)), min_size=1, max_size=9),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_curves_lie_in_their_panels_with_their_intervals_around_them(drawn_points):
+    curves = []
+    for k, points in enumerate(drawn_points):
+        x, y, reach = zip(*sorted(points), strict=True)
+        low = [value - away for value, away in zip(y, reach, strict=True)]
+        high = [value + away for value, away in zip(y, reach, strict=True)]
+        curves.append(Curve(name=f"number {k}", x=x, y=y, low=low, high=high))
+    figure = curves_figure(curves, y="up", name="n", heading="h", caption="", words="w")
+    assert all(0 <= x <= WIDTH and 0 <= y <= figure.height for x, y in places(figure))
+    lines, bands = having(figure, "path", "line"), having(figure, "path", "band")
+    assert len(lines) == len(bands) == len(curves)
+    for (line, _), (band, _) in zip(lines, bands, strict=True):
+        downs = [
+            [float(down) for _, down in re.findall(r"([-0-9.e]+) ([-0-9.e]+)", one["d"])]
+            for one in (line, band)
+        ]
+        many = len(downs[0])
+        for at, down in enumerate(downs[0]):
+            assert downs[1][at] <= down + 0.1 and down <= downs[1][2 * many - 1 - at] + 0.1

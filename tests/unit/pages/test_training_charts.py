@@ -6,11 +6,31 @@ import numpy as np
 import pytest
 
 from pdml.pages.charts.training_charts import (
+    MOST_EFFECTS,
     accuracy_figure,
     agreement_figure,
+    effects_figure,
     risk_figure,
     spent_figure,
 )
+from pdml.training.additive_effects import AdditiveEffect
+
+
+def effect(name, largest):
+    values = np.linspace(20, 60, 5)
+    margins = np.linspace(0, largest, 5)
+    return AdditiveEffect(name=name, values=values, margins=margins, deviations=np.full(5, 0.5))
+
+
+def test_the_largest_effects_are_drawn_first():
+    assert effects_figure((), ("no", "yes")) is None
+    figure = effects_figure((effect("age", 1.0), effect("bmi", -3.0)), ("no", "yes"))
+    assert [word for word in words(figure) if word in ("age", "bmi")] == ["bmi", "age"]
+    assert figure.words == "bmi moves the log odds most, by 3.00 between 20.0 and 60.0."
+    assert "log odds of yes" in words(figure) and "largest of" not in figure.caption
+    many = effects_figure([effect(f"n{k}", k) for k in range(20)], (0, 1))
+    assert many.caption.startswith(f"The {MOST_EFFECTS} largest of 20. ")
+
 
 T = 40
 FALLING = np.geomspace(2, 0.1, T).tolist()

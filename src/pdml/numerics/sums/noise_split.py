@@ -100,21 +100,26 @@ def correlation_prior(correlations: Array) -> Array:
     return np.asarray(4 * np.exp(-0.5 * (correlations / 0.1) ** 2) + (correlations > 0))
 
 
-def deviations(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
-    """The standard deviation that noise gives every weight of a model.
+def deviations(
+    moments: NoisyMoments, model: SumsModel, loss: Loss, along: Array | None = None
+) -> Array:
+    """The standard deviation that noise gives every weight of a model, or the margin of each row of
+    ``along`` (m, d): (C, d) or (C, m).
 
     Guarantees
     ----------
     - A function of its arguments alone: the fresh noise is always the same.
     """
-    return np.asarray(np.sqrt(_of_labels(moments, model, loss) + _of_squares(moments, loss)))
+    rows = np.eye(moments.q.shape[1]) if along is None else along
+    variances = _of_labels(moments, model, loss, rows) + _of_squares(moments, loss, rows)
+    return np.asarray(np.sqrt(variances))
 
 
-def _of_labels(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
+def _of_labels(moments: NoisyMoments, model: SumsModel, loss: Loss, rows: Array) -> Array:
     """Variances by noise in Q."""
     codes, width = moments.q.shape
     maps = gain(moments_of(moments, model.moments, loss))
-    maps = maps + model.share * without_constant(np.eye(width), moments.intercept)
+    maps = rows @ (maps + model.share * without_constant(np.eye(width), moments.intercept))
     noise = moments.label**2 * np.eye(width) + moments.report * model.moments
     centred = 1.0 if codes == 1 else 1 - 1 / codes
     return np.asarray(
@@ -122,14 +127,14 @@ def _of_labels(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Array:
     )
 
 
-def _of_squares(moments: NoisyMoments, loss: Loss) -> Array:
+def _of_squares(moments: NoisyMoments, loss: Loss, rows: Array) -> Array:
     """Variances by noise in S."""
-    rng, variances = np.random.default_rng(0), np.zeros_like(moments.q)
+    rng, variances = np.random.default_rng(0), np.zeros((len(moments.q), len(rows)))
     for _ in range(_PAIRS if moments.square else 0):
         fresh = rng.normal(size=moments.s.shape)
         fresh = _STEP * moments.square * (fresh + fresh.T) / 2
         ends = (
-            fit_moments(replace(moments, s=moments.s + side * fresh), loss).weights
+            fit_moments(replace(moments, s=moments.s + side * fresh), loss).weights @ rows.T
             for side in (1, -1)
         )
         variances += (np.subtract(*ends) / (2 * _STEP)) ** 2

@@ -304,3 +304,58 @@ def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
             yield mark("circle", cx=across(row.value), cy=down, r=4, class_=f"dot{style}")
 
     return Figure(height=base + 26, marks=tuple(draw()), **words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A line with its interval at every point."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+_PANELS, _PANEL_TALL, _PANEL_HEAD, _PANEL_FOOT = 2, 110.0, 24.0, 30.0
+_PANEL_LEFT, _PANEL_GAP = 34.0, 14.0
+
+
+def curves_figure(curves: Sequence[Curve], *, y: str, **words: Any) -> Figure:
+    """Curves in panels of their own, with one scale upwards."""
+    ends = [0.0, *(end for curve in curves for end in (*curve.low, *curve.high))]
+    room = 0.06 * (max(ends) - min(ends)) or 1.0
+    scale = AxisScale(min(ends) - room, max(ends) + room)
+    wide = (WIDTH - _PANEL_LEFT - _PANEL_GAP * _PANELS) / _PANELS
+    step = _PANEL_HEAD + _PANEL_TALL + _PANEL_FOOT
+
+    def panel(number_: int, curve: Curve) -> Iterator[Mark]:
+        row, column = divmod(number_, _PANELS)
+        left, top = _PANEL_LEFT + column * (wide + _PANEL_GAP), 24 + row * step + _PANEL_HEAD
+        low, high = min(curve.x), max(curve.x)
+
+        def place(x: float, value: float) -> tuple[float, float]:
+            share = (x - low) / (high - low) if high > low else 0.5
+            return left + share * wide, top + (1 - scale.share(value)) * _PANEL_TALL
+
+        yield mark("text", shortened(curve.name, 26), x=left, y=top - 8)
+        upper = [point(*place(*each)) for each in zip(curve.x, curve.high, strict=True)]
+        lower = [point(*place(*each)) for each in zip(curve.x, curve.low, strict=True)]
+        yield mark("path", d=f"M{'L'.join((*upper, *reversed(lower)))}Z", class_="band")
+        for value in scale.ticks()[::2]:
+            down = place(low, value)[1]
+            style = "axis" if value == 0 else "grid"
+            yield mark("path", d=f"M{number(left)} {number(down)}h{number(wide)}", class_=style)
+            if column == 0:
+                text = numbers.tick(value)
+                yield mark("text", text, x=left - 6, y=down + 4, class_="end")
+        middle = [point(*place(*each)) for each in zip(curve.x, curve.y, strict=True)]
+        yield mark("path", d=f"M{'L'.join(middle)}", class_="line")
+        base = top + _PANEL_TALL + 16
+        yield mark("text", numbers.significant(low), x=left, y=base)
+        yield mark("text", numbers.significant(high), x=left + wide, y=base, class_="end")
+
+    marks = [mark("text", y, x=0, y=16, class_="muted")]
+    for k, curve in enumerate(curves):
+        marks.extend(panel(k, curve))
+    return Figure(height=24 + step * ceil(len(curves) / _PANELS), marks=tuple(marks), **words)

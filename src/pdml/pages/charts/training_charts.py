@@ -17,15 +17,18 @@ from pdml.pages.charts.plots import (
     AxisScale,
     Chart,
     Colour,
+    Curve,
     Series,
     Whisker,
     around,
+    curves_figure,
     from_zero,
     whisker_figure,
 )
 from pdml.pages.charts.svg import WIDTH, Figure, Mark, mark, point, shortened
 
 if TYPE_CHECKING:
+    from pdml.training.additive_effects import AdditiveEffect
     from pdml.training.intervals import Intervals
 
 _SURE = (0.7, 0.75, 0.8, 0.9, 0.99, 0.999)
@@ -226,6 +229,41 @@ def coefficient_figure(
         words=f"The largest coefficient is that of {first.name}, "
         f"{numbers.significant(first.value)}, with an interval from "
         f"{numbers.significant(first.low)} to {numbers.significant(first.high)}. {counted}",
+    )
+
+
+MOST_EFFECTS = 12
+
+
+def effects_figure(effects: Sequence["AdditiveEffect"], classes: Sequence[Any]) -> Figure | None:
+    """What each number alone does, the largest effects first."""
+    if not effects:
+        return None
+    order = sorted(effects, key=lambda effect: -float(np.ptp(effect.margins)))[:MOST_EFFECTS]
+    curves = [
+        Curve(
+            name=effect.name,
+            x=effect.values.tolist(),
+            y=effect.margins.tolist(),
+            low=effect.low.tolist(),
+            high=effect.high.tolist(),
+        )
+        for effect in order
+    ]
+    left = f"The {len(order)} largest of {len(effects)}. " if len(effects) > len(order) else ""
+    first = order[0]
+    return curves_figure(
+        curves,
+        y=f"log odds of {classes[-1]}",
+        name="effects",
+        heading="What each number does by itself",
+        caption=f"{left}By how much it moves the log odds from where they are at the declared "
+        "value, if nothing else of a person changes and their row is as long as typical ones. The "
+        "band is a 95% interval for the same noise as those of coefficients.",
+        words=f"{first.name} moves the log odds most, by "
+        f"{numbers.significant(float(np.ptp(first.margins)))} between "
+        f"{numbers.significant(float(first.values[0]))} and "
+        f"{numbers.significant(float(first.values[-1]))}.",
     )
 
 
