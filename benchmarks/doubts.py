@@ -92,9 +92,9 @@ def synthetic(each, seed):
 
 
 def breast_cancer(splits):
-    """At the defaults, with medians and deviations declared to one digit."""
+    """At the defaults, with means and deviations declared to one digit."""
     x, y = load_breast_cancer(return_X_y=True)
-    scales = [tuple(float(f"{v:.0e}") for v in (np.median(c), np.std(c))) for c in x.T]
+    scales = [tuple(float(f"{v:.0e}") for v in (np.mean(c), np.std(c))) for c in x.T]
     for seed in range(splits):
         x0, x1, y0, y1 = train_test_split(x, y, test_size=0.3, random_state=seed, stratify=y)
         model = PDMLClassifier(n_servers=5, encoding=Encoding(scales=scales), random_state=seed)

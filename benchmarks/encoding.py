@@ -5,7 +5,7 @@ of raw numbers and categories (docs/concepts/encoding.md).
 
 A table has 6 to 80 columns in units of their own: normal, skewed, heavy-tailed, uniform, counts
 with many zeros, two-humped, and categories; some correlated. What a person would declare is made
-from the population with the care that a person has: median and deviation to one significant digit,
+from the population with the care that a person has: mean and deviation to one significant digit,
 or a range. Labels have ε = 1, features (1, 10⁻⁶) against all other servers.
 """
 
@@ -42,7 +42,7 @@ def digit(value):
 
 @dataclass(frozen=True)
 class Raw:
-    """A table, its classes, and what is declared of each column: (typical, spread), (low, high), or
+    """A table, its classes, and what is declared of each column: (average, spread), (low, high), or
     the number of levels.
     """
 
@@ -101,11 +101,11 @@ def raw(seed, careless=False, wide=False):
         values = _shaped(z, SHAPES[int(rng.integers(len(SHAPES)))], rng)
         unit = 10 ** rng.uniform(-2, 4)
         values = (values + rng.normal() * rng.choice([0, 1, 5])) * unit
-        typical, spread = np.median(values), values.std()
+        average, spread = np.mean(values), values.std()
         if careless:  # a person may be off by half a spread, and by a factor of two
-            typical += rng.uniform(-0.5, 0.5) * spread
+            average += rng.uniform(-0.5, 0.5) * spread
             spread *= 2 ** rng.uniform(-1, 1)
-        scales.append((digit(typical), digit(spread)))
+        scales.append((digit(average), digit(spread)))
         low, high = np.quantile(values, [0.001, 0.999])
         room = (high - low) * rng.uniform(0, 0.5, size=2)
         ranges.append((low - room[0], high + room[1]))
@@ -155,13 +155,13 @@ class Way:
     def rows(self, table):
         """Rows of norm at most 1, with their constant."""
         if self.numbers == "scales":
-            typical, spread = table.scales.T
+            average, spread = table.scales.T
         elif self.numbers == "unit":
-            typical, spread = table.ranges[:, 0], table.ranges[:, 1] - table.ranges[:, 0]
+            average, spread = table.ranges[:, 0], table.ranges[:, 1] - table.ranges[:, 0]
         else:
             low, high = table.ranges.T
-            typical, spread = (low + high) / 2, (high - low) / self.quarters
-        e = np.clip((table.numbers - typical) / spread, -self.limit, self.limit)
+            average, spread = (low + high) / 2, (high - low) / self.quarters
+        e = np.clip((table.numbers - average) / spread, -self.limit, self.limit)
         if self.numbers == "unit":
             e = np.clip(e, 0, 1)
         parts, mass = [e], float(e.shape[1])
@@ -179,7 +179,7 @@ class Way:
         return x / (norm if np.isinf(self.size) else np.maximum(norm, 1))
 
     @property
-    def typical(self):
+    def row_constant(self):
         """The constant of a typical row, where it is known; else 0."""
         return self.constant / np.hypot(self.size, self.constant) if self.known else 0.0
 
@@ -215,7 +215,7 @@ WAYS = {
     "middle of range, 1/2": Way("range", quarters=2.0),
     "middle of range, 1/4": Way("range"),
     "middle of range, 1/6": Way("range", quarters=6.0),
-    "typical, spread": Way(),
+    "average, spread": Way(),
     "... limit 2": Way(limit=2.0),
     "... limit 5": Way(limit=5.0),
     "... no limit": Way(limit=1e9),
@@ -247,7 +247,7 @@ def encoding(first, many, **kind):
     for seed in range(first, first + many):
         table = raw(seed, **kind)
         for name, way in WAYS.items():
-            found[name].append(accuracy(way.rows(table), table, seed, way.typical))
+            found[name].append(accuracy(way.rows(table), table, seed, way.row_constant))
     return {name: np.array(each) for name, each in found.items()}
 
 
@@ -255,6 +255,6 @@ if __name__ == "__main__":
     first, many, *kind = sys.argv[1:]
     found = encoding(int(first), int(many), **dict.fromkeys(kind, True))
     for name, each in found.items():
-        more = 100 * (each - found["typical, spread"])
+        more = 100 * (each - found["average, spread"])
         error = more.std() / np.sqrt(len(more))
         print(f"{name:26} {100 * each.mean():6.2f} {more.mean():+6.2f} ± {error:.2f}", flush=True)

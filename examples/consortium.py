@@ -30,7 +30,7 @@ SERVERS, RECORDS, SEEDS = 10, 100, 5
 rng = np.random.default_rng(0)
 
 
-SCALES = [(2, 2)] * 21  # a typical value of every column, and a spread that most lie within
+SCALES = [(2, 2)] * 21  # an average of every column, and a spread that most lie within
 x, y = waveform(SERVERS * RECORDS, rng)
 others = waveform(4000, rng)  # simulated too, so that measuring on them costs nobody anything
 owner = np.repeat(np.arange(SERVERS), RECORDS)

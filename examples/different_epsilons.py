@@ -20,7 +20,7 @@ SERVERS, RECORDS = 5, 2000
 rng = np.random.default_rng(0)
 
 
-SCALES = [(2, 2)] * 21  # a typical value of every column, and a spread that most lie within
+SCALES = [(2, 2)] * 21  # an average of every column, and a spread that most lie within
 x, y = waveform(RECORDS, rng)
 others = waveform(4000, rng)
 

@@ -31,7 +31,7 @@ answers = table.target_names[table.target]
 #
 # Columns have units, and a model needs to know what is much and what is little. Taking that from
 # the records would publish something about them that no noise protects: the largest tumour is
-# somebody's. So you write down, for each column, a **typical** value and a **spread** that most
+# somebody's. So you write down, for each column, an **average** and a **spread** that most
 # people lie within, to one digit, as somebody who knows the subject can without any data.
 
 # %%

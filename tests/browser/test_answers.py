@@ -97,7 +97,7 @@ def test_what_is_given_may_be_a_part() -> None:
 
 
 def test_no_answer_is_one_where_the_study_allows_it() -> None:
-    age = Number(name="age", low=18, high=100, missing="typical")
+    age = Number(name="age", low=18, high=100, missing="average")
     job = Category(name="job", levels=("farm", "office"), missing="level")
     study = replace(STUDY, encoder=Encoder(attributes=(age, job)), wording={})
     for silence in (None, "", "  "):

@@ -19,10 +19,10 @@ from pdml.encoding.maps import Fourier, Products, Splines, Squares
 from pdml.study import Study
 from pdml.study.messages import pack_features
 
-AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
+AGE = Number(name="age", low=18, high=100, average=45, spread=15, missing="average")
 SEX = Category(name="sex", levels=("female", "male", "other"), missing="level")
 REGION = Category(name="region", levels=tuple("ABCDEF"), missing="level")
-STEPS = Number(name="steps", low=0, high=100_000, whole=True, typical=6_000, spread=4_000)
+STEPS = Number(name="steps", low=0, high=100_000, whole=True, average=6_000, spread=4_000)
 MADE = (
     Squares(),
     Products(pairs=(("age", "steps"),)),

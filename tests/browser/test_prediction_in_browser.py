@@ -26,7 +26,7 @@ from pdml.study import Wording
 from pdml.tables import Table
 
 MENU = Menu(menu=(0.5, 1.0, 2.0), default=1.0)
-AGE = Number(name="age", low=18, high=100, whole=True, missing="typical")
+AGE = Number(name="age", low=18, high=100, whole=True, missing="average")
 STATUS = Category(name="status", levels=("single", "married"), missing="level", epsilon=MENU)
 INCOME = Number(name="income", low=0, high=200, bins=(20, 50, 100), epsilon=MENU)
 MAPS = ({"map": "bins", "columns": ["age"], "count": 3},)

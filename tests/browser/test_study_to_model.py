@@ -50,7 +50,7 @@ def answer_dialogue(walk: Walk, ports: list[int]) -> None:
             ("Name of an attribute", "age"),
             ("number or a category", ""),
             ("Range of age", "18:70:whole"),
-            ("typical person", "40"),
+            ("What average of", "40"),
             ("most people lie", "15"),
             ("May an answer to age be missing", ""),
             ("Name of an attribute (empty: no more)", "shift"),

@@ -21,15 +21,15 @@ MAPS = (
 ENCODERS = {
     "ranges": Encoder(attributes=(Number(name="age", low=18, high=100, whole=True), _TOWN, _YEAR)),
     "scales": Encoder(
-        attributes=(Number(name="age", low=18, high=100, typical=40, spread=15), _TOWN, _YEAR),
+        attributes=(Number(name="age", low=18, high=100, average=40, spread=15), _TOWN, _YEAR),
     ),
     "maps": Encoder(
-        attributes=(Number(name="age", low=0, high=200, typical=40, spread=15), _TOWN, _YEAR),
+        attributes=(Number(name="age", low=0, high=200, average=40, spread=15), _TOWN, _YEAR),
         maps=MAPS,
     ),
     "gaps": Encoder(
         attributes=(
-            Number(name="age", low=18, high=100, typical=40, spread=15, missing="typical"),
+            Number(name="age", low=18, high=100, average=40, spread=15, missing="average"),
             Category(name="town", levels=_TOWN.levels, missing="level"),
             _YEAR,
         ),
@@ -77,8 +77,8 @@ def numbers(names: Any, *, ranges: Any = None, scales: Any = SCALES, maps: Any =
     ends = [(-np.inf, np.inf)] * len(names) if ranges is None else ranges.tolist()
     return Encoder(
         attributes=tuple(
-            Number(name=name, low=low, high=high, typical=typical, spread=spread)
-            for name, (low, high), (typical, spread) in zip(
+            Number(name=name, low=low, high=high, average=average, spread=spread)
+            for name, (low, high), (average, spread) in zip(
                 names, ends, scales.tolist(), strict=True
             )
         ),

@@ -69,9 +69,9 @@ def numbers(draw: st.DrawFn, name: str) -> Number:
         high = low + draw(st.floats(1e-3, 1e9))
     more: dict[str, Any] = {}
     if draw(st.booleans()):
-        more["typical"] = draw(st.floats(low, high))
+        more["average"] = draw(st.floats(low, high))
         more["spread"] = (high - low) * draw(st.floats(1e-3, 0.999))
-    more["missing"] = draw(st.sampled_from(["", "typical"]))
+    more["missing"] = draw(st.sampled_from(["", "average"]))
     return Number(name=name, low=low, high=high, whole=whole, **more)
 
 

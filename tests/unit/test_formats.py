@@ -142,8 +142,8 @@ def read_model(path, version, newer, tmp_path):
 
 HASHES = {
     "study-1.toml": "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b",
-    "study-1.maps.toml": "8b12853b2a37a4d9a76363bd8e80a453fae3c5b529b7e669730a686dce233ee4",
-    "study-1.languages.toml": "aaf9aa55b8e35c9e609c9577983ebe0397d19e4db5a8e0898f2fefb9b517a916",
+    "study-1.maps.toml": "10add7bb37a0efac64c4202e2498f078be527cfb472100e4a64a05d6862bc97e",
+    "study-1.languages.toml": "90ad3760c1ccd14338d1f4220c409d46f6e8ebc16569270ca5d431ef9c8b3b3e",
     "study-1.sensitive.toml": "e66d7f9859362b6e9257ae569fd9d178fe45274d88f120c06bcbff6d3883da68",
     "study-1.told.toml": "9a0e8d4a87916b7ecd5dcc2538405830af1f3b3f1a31466ff12f819c6fca1038",
 }

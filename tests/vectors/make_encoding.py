@@ -53,8 +53,8 @@ def category(name, *levels):
     return {"kind": "category", "name": name, "levels": list(levels)}
 
 
-def scaled(name, low, high, typical, spread):
-    return {**number(name, low, high), "typical": typical, "spread": spread}
+def scaled(name, low, high, average, spread):
+    return {**number(name, low, high), "average": average, "spread": spread}
 
 
 def secret(attribute, *menu):
@@ -69,7 +69,7 @@ def binned(name, low, high, *bins):
 
 NUMBERS = [
     scaled("age", 18, 100, 45, 15),
-    {**scaled("income", 0, 1e7, 30000, 20000.5), "missing": "typical"},
+    {**scaled("income", 0, 1e7, 30000, 20000.5), "missing": "average"},
     number("bmi", 10, 60),
 ]
 
@@ -164,10 +164,10 @@ STUDIES = (
     ),
     (
         study(
-            "typical",
+            "average",
             [
                 *NUMBERS,
-                {**whole("children", 0, 20), "typical": 1, "spread": 1.3},
+                {**whole("children", 0, 20), "average": 1, "spread": 1.3},
                 {**category("sex", "female", "male"), "missing": "level"},
                 category("one", "only"),
             ],
@@ -290,8 +290,8 @@ def limited(entry):
 
 
 def scale_of(attribute):
-    if "typical" in attribute:
-        return Fraction(float(attribute["typical"])), Fraction(float(attribute["spread"]))
+    if "average" in attribute:
+        return Fraction(float(attribute["average"])), Fraction(float(attribute["spread"]))
     low, high = (Fraction(float(end)) for end in attribute["range"])
     middle = rounded(rounded(low / 2) + rounded(high / 2))
     return middle, rounded(rounded(high / WIDTH) - rounded(low / WIDTH))
@@ -316,10 +316,10 @@ def first_entries(attribute, answer):
         chosen = len(levels) if answer is None else levels.index(answer)
         entries = centred(chosen, len(names))
         return [(n, e, level_mass(len(names))) for n, e in zip(names, entries, strict=True)]
-    typical, spread = scale_of(attribute)
+    average, spread = scale_of(attribute)
     low, high = (Fraction(float(end)) for end in attribute["range"])
-    inside = typical if answer is None else min(max(Fraction(float(answer)), low), high)
-    found = [(name, limited(rounded(rounded(inside - typical) / spread)), Fraction(1))]
+    inside = average if answer is None else min(max(Fraction(float(answer)), low), high)
+    found = [(name, limited(rounded(rounded(inside - average) / spread)), Fraction(1))]
     if attribute.get("missing"):
         mass = Fraction(0.1)
         found.append((f"{name}=prefer not to say", Fraction(answer is None), mass))
@@ -489,11 +489,11 @@ def decode(document, data, answers):
 
 def number_behind(attribute, off):
     """To six digits of what can be told; three spreads away may be farther."""
-    typical, spread = map(float, scale_of(attribute))
+    average, spread = map(float, scale_of(attribute))
     low, high = map(float, attribute["range"])
     least, most = low, high
-    if "typical" in attribute:
-        least, most = max(low, typical - 3 * spread), min(high, typical + 3 * spread)
+    if "average" in attribute:
+        least, most = max(low, average - 3 * spread), min(high, average + 3 * spread)
     six = 5 - floor(log10(most - least))
     digits = min(six, 0) if attribute.get("whole") else six
     if off > 3 - 1e-6 and most < high:
@@ -502,7 +502,7 @@ def number_behind(attribute, off):
         )
     if off < -3 + 1e-6 and least > low:
         return f"{floor(least + 1e-6) if attribute.get('whole') else round(least, digits):.15g} or less"
-    return min(max(round(typical + off * spread, digits), least), most) + 0.0
+    return min(max(round(average + off * spread, digits), least), most) + 0.0
 
 
 def plain(value):
@@ -588,7 +588,7 @@ def vectors():
             }
         )
     return {
-        "about": "e = clip((v - typical)/spread, 3) and levels less 1/L, then maps; "
+        "about": "e = clip((v - average)/spread, 3) and levels less 1/L, then maps; "
         "x = float32((e*1.5/sqrt(mass), 0.2) clipped to a norm of 1 - 2^-20 at most), all in "
         "IEEE doubles. "
         "drawn: level and epsilon in millionths of each sensitive answer, whose code stands before "

@@ -227,7 +227,7 @@ def of_a_model(place: Path) -> None:
 def of_an_encoder(place: Path) -> None:
     """A study with maps, a report under it, and a model of levels."""
     job = Category(name="job", levels=("farm", "office"))
-    age = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
+    age = Number(name="age", low=18, high=100, average=45, spread=15, missing="average")
     asked = {"title": "Second", "question": "Ill?", "classes": ("no", "yes")}
     maps = (Squares(), Products(pairs=(("age", "job=farm"),)), Fourier(count=3))
     study = new_study(**asked, attributes=(age, job), missing_values=("?",), maps=maps)

@@ -41,7 +41,7 @@ ROUNDS = TrainingPlan(rounds=3, noise_scale=0.3, noise_decay=0.9, objective_boun
 BUDGET = Budget(features_epsilon=1000.0)
 SUMS = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0)
 AGE, SEX = Number(name="age", low=18, high=100), Category(name="sex", levels=("female", "male"))
-PAY = Number(name="pay", low=0, high=200, missing="typical", typical=40, spread=15)
+PAY = Number(name="pay", low=0, high=200, missing="average", average=40, spread=15)
 SMOKES = Category(
     name="smokes", levels=("no", "yes"), missing="level", epsilon=Menu(menu=(0.5, 2), default=2)
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pdml.encoding.encoder import Attribute, Category, Number
     from pdml.encoding.maps import FeatureMap
 
-RANGE = "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]"
+RANGE = "COLUMN=LOW:HIGH[:AVERAGE:SPREAD][:whole]"
 _FORM = f"{RANGE}, for example age=18:100 or age=18:100:45:20:whole"
 
 
@@ -86,8 +86,8 @@ def suggest_options(command: Sequence[str]) -> Iterator[None]:
         wanted = [word for name in error.columns for word in _wanted(name, error)]
         raise InvalidInput(
             f"{error.which}, or ignore what is no feature (--ignore): for example "
-            f"{format_command(command)} {' '.join(wanted)}. LOW, HIGH, TYPICAL and SPREAD are what "
-            "you know without looking at anybody: most people lie within TYPICAL ± SPREAD. Or let "
+            f"{format_command(command)} {' '.join(wanted)}. LOW, HIGH, AVERAGE and SPREAD are what "
+            "you know without looking at anybody: most people lie within AVERAGE ± SPREAD. Or let "
             "--from-data take them from the data, which no noise protects"
         ) from None
     except MissingValueError as error:
@@ -115,14 +115,14 @@ def format_declaration(attribute: "Attribute") -> list[str]:
     if isinstance(attribute, Category):
         return ["--levels", f"{attribute.name}={','.join(attribute.levels)}", *gaps]
     values = [attribute.low, attribute.high]
-    if attribute.typical is not None:
+    if attribute.average is not None:
         values += attribute.scale
     parts = [exact_text(value) for value in values] + (["whole"] if attribute.whole else [])
     return ["--range", f"{attribute.name}={':'.join(parts)}", *gaps]
 
 
 def parse_number(name: str, text: str) -> "Number":
-    """LOW:HIGH, then TYPICAL:SPREAD if they are known, then whole where fractions are no answers; a
+    """LOW:HIGH, then AVERAGE:SPREAD if they are known, then whole where fractions are no answers; a
     ValueError if it is none of this."""
     from pdml.encoding.encoder import Number
 
@@ -132,11 +132,11 @@ def parse_number(name: str, text: str) -> "Number":
     if len(values) not in (2, 4):
         raise ValueError(text)
     plain = Number(name=name, low=values[0], high=values[1], whole=whole)
-    return replace(plain, typical=values[2], spread=values[3]) if len(values) > 2 else plain
+    return replace(plain, average=values[2], spread=values[3]) if len(values) > 2 else plain
 
 
 def _wanted(name: str, error: UndeclaredColumns) -> list[str]:
-    form = "LOW:HIGH:TYPICAL:SPREAD" if name in error.numbers else "A,B,..."
+    form = "LOW:HIGH:AVERAGE:SPREAD" if name in error.numbers else "A,B,..."
     option = "--range" if name in error.numbers else "--levels"
     return [option, shlex.quote(f"{name}={form}")]
 

@@ -85,7 +85,7 @@ def ask_attribute(name: str, kind: str) -> "Attribute":
         form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
         declaration = column_options.parse_number(name, ask(f"{prompt}, as {form}", two))
         assert isinstance(declaration, Number)
-        declaration = _expected(declaration) if declaration.typical is None else declaration
+        declaration = _expected(declaration) if declaration.average is None else declaration
     skipped = ask(f"May an answer to {name} be missing, yes or no", _yes_or_no, "no")
     return with_gaps(declaration) if skipped == "yes" else declaration
 
@@ -101,13 +101,13 @@ def _expected(number: "Number") -> "Number":
         except ValueError:
             f.reject(("answer",), "be a number", text)
 
-    def both(typical: float, spread: float) -> "Number":
-        return replace(number, typical=typical, spread=spread)
+    def both(average: float, spread: float) -> "Number":
+        return replace(number, average=average, spread=spread)
 
     middle, sixth = number.scale
-    prompt = f"What value of {number.name} would you expect of a typical person?"
-    typical = ask(prompt, partial(tried, make=lambda value: both(value, sixth)), f"{middle:g}")
-    from_spread = partial(both, float(typical))
+    prompt = f"What average of {number.name} do you expect?"
+    average = ask(prompt, partial(tried, make=lambda value: both(value, sixth)), f"{middle:g}")
+    from_spread = partial(both, float(average))
     spread = ask(
         "Within how much of it do most people lie?", partial(tried, make=from_spread), f"{sixth:g}"
     )

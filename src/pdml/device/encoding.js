@@ -32,17 +32,17 @@ const centred = (chosen, count) =>
   Array.from({ length: count }, (_, k) => (k === chosen ? 1 - 1 / count : 0 - 1 / count) + 0);
 const levelMass = (count) => (count - 1) / (count * count);
 
-/* [typical, spread]: most people lie within both. */
-function scaleOf({ range: [low, high], typical, spread }) {
-  return typical === undefined ? [low / 2 + high / 2, high / 6 - low / 6] : [typical, spread];
+/* [average, spread]: most people lie within both. */
+function scaleOf({ range: [low, high], average, spread }) {
+  return average === undefined ? [low / 2 + high / 2, high / 6 - low / 6] : [average, spread];
 }
 
 /* The entries of one answer; null is no answer. */
 function entriesOf(attribute, answer) {
   if (attribute.kind === "number") {
     const [low, high] = attribute.range, inside = clamp(answer, low, high);
-    const [typical, spread] = scaleOf(attribute), silent = answer === null;
-    const entry = limited(((silent ? typical : inside) - typical) / spread);
+    const [average, spread] = scaleOf(attribute), silent = answer === null;
+    const entry = limited(((silent ? average : inside) - average) / spread);
     return attribute.missing ? [entry, silent ? 1 : 0] : [entry];
   }
   const { levels } = attribute, count = choicesOf(attribute).length;
@@ -213,9 +213,9 @@ function decode({ attributes, factor }, features) {
 /* A number to six digits of what can be seen, which is all that float32 carries. */
 function numberBehind(attribute, [entry, silent]) {
   if (silent > 0.5) return null;
-  const [low, high] = attribute.range, [typical, spread] = scaleOf(attribute);
-  const far = attribute.typical === undefined ? Infinity : LIMIT * spread; // else the whole range
-  const least = Math.max(low, typical - far), most = Math.min(high, typical + far);
+  const [low, high] = attribute.range, [average, spread] = scaleOf(attribute);
+  const far = attribute.average === undefined ? Infinity : LIMIT * spread; // else the whole range
+  const least = Math.max(low, average - far), most = Math.min(high, average + far);
   const six = 5 - Math.floor(Math.log10(most - least));
   const digits = attribute.whole ? Math.min(six, 0) : Math.min(six, 100), unit = 10 ** -digits;
   const rounded = (value) =>
@@ -228,5 +228,5 @@ function numberBehind(attribute, [entry, silent]) {
     const number = attribute.whole ? Math.floor(least + FAR) : rounded(least);
     return words("answer.less", { number });
   }
-  return clamp(rounded(typical + entry * spread), least, most) + 0;
+  return clamp(rounded(average + entry * spread), least, most) + 0;
 }

@@ -1,7 +1,7 @@
 """One question to a person: a number in a declared range, or one of several declared levels.
 
 What a question makes of an answer (`pdml.encoding.scaling`): how many spreads a number lies from
-its typical value, centred levels, and, where people may leave the question out, an entry of its own
+its average, centred levels, and, where people may leave the question out, an entry of its own
 that says so.
 
 A *sensitive* question has a menu of ε: devices report a randomised level, never the
@@ -81,14 +81,14 @@ class Number:
     name : str
         The question's name, and the column's in tables.
     low, high : float
-        What is accepted; without limits (infinite) only beside typical and spread.
+        What is accepted; without limits (infinite) only beside average and spread.
     whole : bool
         Fractions are refused, not rounded, for whoever gave one has misread the question.
-    typical, spread : float, optional
-        Most people lie within typical ± spread; by default the middle of the range and a sixth of
+    average, spread : float, optional
+        Most people lie within average ± spread; by default the middle of the range and a sixth of
         its width.
     missing : str
-        "typical": who gives no answer counts as typical, and an entry says so. "level", of bins: no
+        "average": who gives no answer counts as average, and an entry says so. "level", of bins: no
         answer is one more of them. "": everybody answers.
     bins : tuple of float
         Where a sensitive number's bins meet, ascending and inside the range; a value on an edge
@@ -101,7 +101,7 @@ class Number:
     low: float
     high: float
     whole: bool = False
-    typical: float | None = None
+    average: float | None = None
     spread: float | None = None
     missing: str = ""
     bins: tuple[float, ...] = ()
@@ -109,7 +109,7 @@ class Number:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        if (self.low, self.high) == (-math.inf, math.inf) and self.typical is not None:
+        if (self.low, self.high) == (-math.inf, math.inf) and self.average is not None:
             self._check_unbounded()
             return
         for end in ("low", "high"):
@@ -134,20 +134,20 @@ class Number:
             raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
         self._check_scale()
         self._check_bins()
-        option, kind = ("level", "sensitive number") if self.bins else ("typical", "number")
+        option, kind = ("level", "sensitive number") if self.bins else ("average", "number")
         _check_missing(self.name, self.missing, option, kind)
 
     def _check_unbounded(self) -> None:
         """Without a range there is a scale, and nothing that needs ends."""
-        typical, spread = scaling.checked(self.name, self.typical, self.spread)
+        average, spread = scaling.checked(self.name, self.average, self.spread)
         if self.whole or self.bins or self.epsilon is not None:
             raise InvalidInput(
                 f"the range of {self.name!r} must be declared beside whole, bins or epsilon, got "
                 "none",
                 setting="range",
             )
-        _check_missing(self.name, self.missing, "typical", "number")
-        object.__setattr__(self, "typical", typical + 0.0)
+        _check_missing(self.name, self.missing, "average", "number")
+        object.__setattr__(self, "average", average + 0.0)
         object.__setattr__(self, "spread", spread)
 
     def _check_bins(self) -> None:
@@ -165,54 +165,54 @@ class Number:
                 f"({self.low:g}, {self.high:g}), got {quote(list(self.bins))}",
                 setting="bins",
             )
-        if edges and self.typical is not None:
+        if edges and self.average is not None:
             raise InvalidInput(
-                f"typical and spread of {self.name!r} must be left out beside bins",
-                setting="typical",
+                f"average and spread of {self.name!r} must be left out beside bins",
+                setting="average",
             )
         object.__setattr__(self, "bins", edges)
 
     def _check_scale(self) -> None:
-        if (self.typical is None) != (self.spread is None):
-            alone = "typical" if self.spread is None else "spread"
+        if (self.average is None) != (self.spread is None):
+            alone = "average" if self.spread is None else "spread"
             raise InvalidInput(
-                f"typical and spread of {self.name!r} must be declared together, got {alone} alone",
+                f"average and spread of {self.name!r} must be declared together, got {alone} alone",
                 setting=alone,
             )
-        if self.typical is None:
+        if self.average is None:
             return
-        typical, spread = scaling.checked(self.name, self.typical, self.spread)
-        if not self.low <= typical <= self.high:
+        average, spread = scaling.checked(self.name, self.average, self.spread)
+        if not self.low <= average <= self.high:
             raise InvalidInput(
-                f"typical of {self.name!r} must lie in its range [{self.low:g}, {self.high:g}], "
-                f"got {typical:g}",
-                setting="typical",
+                f"average of {self.name!r} must lie in its range [{self.low:g}, {self.high:g}], "
+                f"got {average:g}",
+                setting="average",
             )
         if not 1e-300 < spread <= self.high - self.low:
             raise InvalidInput(
                 f"spread of {self.name!r} must be positive and at most the width of its range "
-                f"({self.high - self.low:g}), got {spread:g}: most people lie within typical ± "
+                f"({self.high - self.low:g}), got {spread:g}: most people lie within average ± "
                 "spread",
                 setting="spread",
             )
-        object.__setattr__(self, "typical", typical + 0.0)
+        object.__setattr__(self, "average", average + 0.0)
         object.__setattr__(self, "spread", spread)
 
     @property
     def scale(self) -> tuple[float, float]:
-        """(typical, spread), declared or by the range."""
-        if self.typical is None or self.spread is None:
+        """(average, spread), declared or by the range."""
+        if self.average is None or self.spread is None:
             return scaling.of_range(self.low, self.high)
-        return self.typical, self.spread
+        return self.average, self.spread
 
     @property
     def visible_range(self) -> tuple[float, float]:
         """What a report tells of a number: smaller and larger ones look like these."""
-        if self.typical is None:
+        if self.average is None:
             return self.low, self.high  # three of its spreads are its width, but for rounding
-        typical, spread = self.scale
+        average, spread = self.scale
         far = scaling.LIMIT * spread
-        return max(self.low, typical - far), min(self.high, typical + far)
+        return max(self.low, average - far), min(self.high, average + far)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ class Number:
             name=self.name,
             range=[self.low, self.high] if math.isfinite(self.low) else None,
             whole=self.whole or None,
-            typical=self.typical,
+            average=self.average,
             spread=self.spread,
             missing=self.missing or None,
             bins=list(self.bins) or None,
@@ -410,8 +410,8 @@ def from_dict(where: str, item: Any) -> Attribute:
     if kind == "category":
         check_keys(where, item, {"kind", "name", "levels"}, {"missing", "epsilon"})
     else:
-        range_or_scale = "typical" if "typical" in item else "range"
-        optional = {"range", "whole", "typical", "spread", "missing", "bins", "epsilon"}
+        range_or_scale = "average" if "average" in item else "range"
+        optional = {"range", "whole", "average", "spread", "missing", "bins", "epsilon"}
         check_keys(where, item, {"kind", "name", range_or_scale}, optional)
     fields = {key: value for key, value in item.items() if key not in ("kind", "range")}
     if "epsilon" in item:
@@ -469,7 +469,7 @@ def _suggesting(attribute: Attribute) -> Iterator[None]:
     try:
         yield
     except MissingValueError as error:
-        way = "typical" if isinstance(attribute, Number) else "level"
+        way = "average" if isinstance(attribute, Number) else "level"
         hints = [] if attribute.missing else [f"missing = {way!r} says what that means"]
         hints += [f"missing_values says that {error.cell!r} stands for it"] if error.cell else []
         message = f"{error}: {' and '.join(hints)}"

@@ -87,7 +87,7 @@ def attributes_in(
     """Declarations of columns guessed from the data, for experiments on data that are public or
     need no protection.
 
-    The leak: the minimum and the maximum of each column, its median and standard deviation, and the
+    The leak: the minimum and the maximum of each column, its mean and standard deviation, and the
     set of its levels, are functions of people's records. Numbers are rounded to two digits of their
     width or deviation (`pdml.encoding.scaling`); levels stand as they are. All this is stored in
     the model and no noise protects it: how old the oldest is, and that somebody has a rare
@@ -131,23 +131,23 @@ def _number_in(table: Table, name: str, spellings: Sequence[str] | None) -> Numb
     values = cells[~np.isnan(cells)]
     ends = float(values.min()), float(values.max())
     low, high = scaling.round_range(*ends)
-    options: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
-    if ends[0] < ends[1]:  # the middle of its range is typical of a constant column
-        median, deviation = float(np.median(values)), float(np.std(values))
-        typical, spread = scaling.round_scale(median, deviation, *ends)
-        options |= {"typical": typical, "spread": spread}
+    options: dict[str, Any] = {} if spellings is None else {"missing": "average"}
+    if ends[0] < ends[1]:  # a constant column has the middle of its range
+        mean, deviation = float(np.mean(values)), float(np.std(values))
+        average, spread = scaling.round_scale(mean, deviation, *ends)
+        options |= {"average": average, "spread": spread}
     return Number(name=name, low=low, high=high, **options)
 
 
 def with_gaps(attribute: Attribute) -> Attribute:
     """The attribute as one that people may leave out."""
-    return replace(attribute, missing="typical" if isinstance(attribute, Number) else "level")
+    return replace(attribute, missing="average" if isinstance(attribute, Number) else "level")
 
 
 def leak(columns: Sequence[str]) -> str:
     """What taking declarations from the data gives away."""
     return (
-        f"the ranges and typical values (to two digits of their spread) and the levels of "
+        f"the ranges and averages (to two digits of their spread) and the levels of "
         f"{quote_names(columns)} were taken from the data and are stored in the model, also a "
         "level "
         "that one person alone has: a release no noise protects"

@@ -4,7 +4,7 @@ Everything declared is public and fixed before anybody answers, so a person's de
 record by itself and encoding reveals nothing about others. A range or a set of levels taken from
 the data would be a release that no noise protects (`pdml.encoding.declarations.attributes_in`).
 
-Features are those of `pdml.encoding.scaling` and `pdml.encoding.maps`: distances from typical
+Features are those of `pdml.encoding.scaling` and `pdml.encoding.maps`: distances from the average
 values, centred levels, declared maps of them.
 """
 
@@ -296,10 +296,10 @@ def _scale(attribute: Attribute) -> Array:
     if isinstance(attribute, Category):
         levels = len(attribute.choices)
         return _repeat(1 / levels, 1.0, -1.0, 1.0, many=levels)
-    typical, spread = attribute.scale
-    ends = scaling.standardised(np.array([attribute.low, attribute.high]), typical, spread)
+    average, spread = attribute.scale
+    ends = scaling.standardised(np.array([attribute.low, attribute.high]), average, spread)
     silent = _repeat(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
-    return np.hstack([_repeat(typical, spread, *ends), silent])
+    return np.hstack([_repeat(average, spread, *ends), silent])
 
 
 def _repeat(*values: float, many: int = 1) -> Array:

@@ -20,13 +20,13 @@ from pdml.errors import DataError, InvalidInput
 from pdml.numerics.admm import rows
 from pdml.tables import Frame
 
-MISSING_VALUES = {"number": "typical", "category": "level"}  # what a gap may be declared to mean
+MISSING_VALUES = {"number": "average", "category": "level"}  # what a gap may be declared to mean
 GAPS = (
-    "missing='typical' takes numbers for typical and says so in a column of its own, "
+    "missing='average' takes the average for a number and says so in a column of its own, "
     "missing='level' makes it one more level of a category"
 )
 SCALES_LEAK = (
-    "scales='from_data' took each column's median and deviation, rounded to two digits of the "
+    "scales='from_data' took each column's mean and deviation, rounded to two digits of the "
     "deviation, from the records: a release no noise protects"
 )
 RANGES_LEAK = (
@@ -48,14 +48,14 @@ class Encoding:
 
     Parameters
     ----------
-    scales : sequence of (typical, spread), mapping by name, "from_data" or None
-        What is known of each column of numbers: most records lie within typical ± spread. Rows are
-        then made by `pdml.encoding.scaling`, in units of ``norm_bound``. "from_data" takes medians
+    scales : sequence of (average, spread), mapping by name, "from_data" or None
+        What is known of each column of numbers: most records lie within average ± spread. Rows are
+        then made by `pdml.encoding.scaling`, in units of ``norm_bound``. "from_data" takes means
         and deviations from the records, rounded to two digits of the deviation, which is a leak
         and is reported as one.
     ranges : array of shape (n_features, 2), "from_data" or None
         Declared ranges: what lies outside is moved to the nearer end. Without ``scales`` the middle
-        of a range is typical and a sixth of its width the spread. "from_data" takes minima and
+        of a range is the average and a sixth of its width the spread. "from_data" takes minima and
         maxima from the records, rounded outwards to two digits of their distance, which is a leak
         and is reported as one.
     levels : mapping of str to levels, or None
@@ -64,8 +64,8 @@ class Encoding:
     maps : map, list of maps, or None
         Further columns made of the scaled ones: `pdml.encoding.maps`, each as an object or as a
         dict, ``{"map": "squares"}``.
-    missing : {"refuse", "typical", "level"}, tuple of them, or mapping by name
-        What NaN and None mean: "typical", of numbers, takes the typical value and says so in a
+    missing : {"refuse", "average", "level"}, tuple of them, or mapping by name
+        What NaN and None mean: "average", of numbers, takes the average and says so in a
         column of its own; "level", of categories, is one more level. What is not named is refused.
     norm_bound : float
         Records longer than this are clipped to it, one by one; every guarantee rests on it.
@@ -193,7 +193,7 @@ class Encoding:
     def _refuse_maps(self) -> None:
         if maps.maps_of(self.maps):
             raise InvalidInput(
-                "maps must come with scales: a map acts on columns whose typical value and spread "
+                "maps must come with scales: a map acts on columns whose average and spread "
                 "are declared",
                 setting="maps",
             )
@@ -204,7 +204,7 @@ class Encoding:
         numbers = [name for name in names if name not in categories]
         if self.scales is None and self.ranges is None and numbers:
             raise InvalidInput(
-                "scales must say (typical, spread) of every number beside categories and gaps, "
+                "scales must say (average, spread) of every number beside categories and gaps, "
                 f"got none for {numbers[0]!r}",
                 setting="scales",
             )
@@ -228,12 +228,12 @@ class Encoding:
                 ranges = scales[:, :1] + np.column_stack([-far, far])
             for k, name in enumerate(numbers):
                 low, high = ranges[k].tolist()
-                typical, spread = scaling.checked(name, *scales[k].tolist())
+                average, spread = scaling.checked(name, *scales[k].tolist())
                 attributes[name] = Number(
                     name=name,
                     low=low,
                     high=high,
-                    typical=typical,
+                    average=average,
                     spread=spread,
                     missing=gaps[name],
                 )
@@ -310,7 +310,7 @@ class Encoding:
     def _scales(
         self, x: Matrix, ranges: Array | None, names: Sequence[str], categories: Collection[str]
     ) -> Array:
-        """(typical, spread) of every number: declared, by its range, or taken from the records."""
+        """(average, spread) of every number: declared, by its range, or taken from the records."""
         numbers = [name for name in names if name not in categories]
         declared = _without(self.scales, names, categories)
         if isinstance(declared, str):
@@ -329,7 +329,7 @@ class Encoding:
                     setting="scales",
                 )
             declared = [declared[name] for name in numbers]
-        return _pairs("scales", "(typical, spread)", declared, len(numbers))
+        return _pairs("scales", "(average, spread)", declared, len(numbers))
 
 
 def read_inputs(pipeline: Pipeline, estimator: Any, X: Any) -> Matrix:
@@ -419,7 +419,7 @@ def _pairs(setting: str, what: str, values: Any, many: int) -> Array:
 
 
 def _scales_of_ranges(ranges: Array, *, sparse: bool) -> Array:
-    """(typical, spread) where ranges alone are declared."""
+    """(average, spread) where ranges alone are declared."""
     low, high = ranges.T
     if not sparse:
         return np.column_stack(scaling.of_range(low, high))
@@ -428,7 +428,7 @@ def _scales_of_ranges(ranges: Array, *, sparse: bool) -> Array:
             "ranges of a sparse X must start at 0: another low would fill in every zero",
             setting="ranges",
         )
-    return np.column_stack([low, high / 2])  # 0 is typical where most entries are
+    return np.column_stack([low, high / 2])  # most entries are 0
 
 
 def _ends(x: Matrix) -> tuple[Array, Array]:
@@ -440,12 +440,13 @@ def _ends(x: Matrix) -> tuple[Array, Array]:
 
 
 def _measure_scales(x: Matrix) -> Array:
-    """Median and deviation of what each column holds, rounded; about 0 of a sparse X."""
+    """Mean and deviation of what each column holds, rounded; about 0 of a sparse X."""
     if sp.issparse(x):
         squares = np.asarray((x.multiply(x)).mean(axis=0)).ravel()
         scales = [(0.0, scaling.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
     else:
-        middle, deviation = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
+        middle = np.asarray(np.nanmean(x, axis=0, dtype=np.float64))
+        deviation = np.nanstd(x, axis=0, dtype=np.float64)
         columns = zip(middle, deviation, *_ends(x), strict=True)
         scales = [scaling.round_scale(*column) for column in columns]
     return np.array(scales, dtype=float).reshape(-1, 2)

@@ -187,9 +187,9 @@ class Bins:
         The entries; all numbers if empty.
     count : int
         How many intervals, where no edges are given: their edges divide ±2 spreads about the
-        typical value into equal parts, and the outermost intervals are open.
+        average into equal parts, and the outermost intervals are open.
     edges : tuple of float
-        Where one interval ends and the next begins, in spreads from the typical value, rising.
+        Where one interval ends and the next begins, in spreads from the average, rising.
     keep : bool
         Whether the entries themselves stay in the row, too.
     """

@@ -127,8 +127,7 @@ class Pipeline:
             )
         if scale.origin.any():
             raise InvalidInput(
-                "scales of a sparse X must have typical values of 0: others would fill in every "
-                "zero",
+                "scales of a sparse X must have averages of 0: others would fill in every zero",
                 setting="scales",
             )
         if (scale.low > 0).any() or (scale.high < 0).any():

@@ -1,6 +1,6 @@
 """From declared numbers and categories to rows of norm at most 1 (docs/concepts/encoding.md).
 
-    number    e = clip((v - typical)/spread, ±3): most people lie within typical ± spread;
+    number    e = clip((v - average)/spread, ±3): most people lie within average ± spread;
     category  e_l = 1 - 1/L for the level that was chosen and -1/L for the other L - 1;
     row       x = (e · SIZE/√mass, CONSTANT), clipped to norm 1 where it is longer;
     codes     of randomised answers have a scale of their own, and leave the rest of the row, which
@@ -14,12 +14,12 @@ public settings only.
 Only + - · / √ min max in IEEE double precision, in a fixed order (sums run from left to right), so
 that a device computes the same bits in any language. NumPy alone is needed.
 
-**Declarations taken from records.** A column's minimum, maximum and median are the values of single
-people. What is published of them keeps two digits of the column's width or deviation: the ends of a
-range are rounded outwards, so that it still holds every record. That is no noise: who is extreme is
-known to that accuracy, and a value that lies on the grid (an age in whole years) stays what it was.
-Decimal arithmetic is exact here, and the step to doubles is monotone: `low <= x` before it holds
-after it.
+**Declarations taken from records.** A column's minimum and maximum are the values of single people.
+What is published of them, and of its mean, keeps two digits of the column's width or deviation: the
+ends of a range are rounded outwards, so that it still holds every record. That is no noise: who is
+extreme is known to that accuracy, and a value that lies on the grid (an age in whole years) stays
+what it was. Decimal arithmetic is exact here, and the step to doubles is monotone: `low <= x`
+before it holds after it.
 """
 
 from collections.abc import Sequence
@@ -47,29 +47,29 @@ _EXACT = Context(prec=2000)  # a double has at most 767 digits, and two lie 632 
 
 
 def of_range(low: float, high: float) -> tuple[float, float]:
-    """(typical, spread) of a number of which only the range is declared."""
+    """(average, spread) of a number of which only the range is declared."""
     return low / 2 + high / 2, high / WIDTH - low / WIDTH
 
 
-def checked(name: str, typical: Any, spread: Any) -> tuple[float, float]:
+def checked(name: str, average: Any, spread: Any) -> tuple[float, float]:
     """A declared scale as two floats."""
     largest = 1e300
     return (
-        _validate.real(f"typical of {name!r}", typical, low=-largest, high=largest),
+        _validate.real(f"average of {name!r}", average, low=-largest, high=largest),
         _validate.real(f"spread of {name!r}", spread, low=0, high=largest, open_low=True),
     )
 
 
-def standardised(values: NDArray[Any], typical: Any, spread: Any) -> Array:
-    """clip((v - typical)/spread, ±3)."""
+def standardised(values: NDArray[Any], average: Any, spread: Any) -> Array:
+    """clip((v - average)/spread, ±3)."""
     with np.errstate(over="ignore"):  # what is too large for a double is clipped like the rest
-        far = (np.asarray(values, dtype=np.float64) - typical) / spread
+        far = (np.asarray(values, dtype=np.float64) - average) / spread
     return np.asarray(np.minimum(np.maximum(far, -LIMIT), LIMIT) + 0.0)  # + 0 turns -0 into 0
 
 
-def original(entries: NDArray[Any], typical: Any, spread: Any) -> Array:
+def original(entries: NDArray[Any], average: Any, spread: Any) -> Array:
     """The values behind entries: the inverse of `standardised` for whatever it did not clip."""
-    return np.asarray(typical + np.asarray(entries, dtype=np.float64) * spread)
+    return np.asarray(average + np.asarray(entries, dtype=np.float64) * spread)
 
 
 def centred(codes: IntArray, levels: int) -> Array:
@@ -133,14 +133,15 @@ def round_range(low: float, high: float) -> tuple[float, float]:
     return _on(grid, below, ROUND_FLOOR), _on(grid, above, ROUND_CEILING)
 
 
-def round_scale(typical: float, spread: float, low: float, high: float) -> tuple[float, float]:
-    """A column's median and deviation for publication."""
+def round_scale(average: float, spread: float, low: float, high: float) -> tuple[float, float]:
+    """A column's mean and deviation for publication."""
     if low == high:
         return of_range(*round_range(low, high))
-    width = _EXACT.subtract(_decimal(high), _decimal(low))
+    lowest, highest = _decimal(low), _decimal(high)
+    width = _EXACT.subtract(highest, lowest)
     most, least = (_EXACT.divide(width, Decimal(part)) for part in (2, WIDTH))
     size = min(_decimal(spread), most) or least  # 0 where squares underflow
-    middle = _decimal(typical)
+    middle = min(max(_decimal(average), lowest), highest)  # a mean is rounded
     return _on(_grid(size, middle.copy_abs()), middle, ROUND_HALF_EVEN), _round_up(size)
 
 

@@ -140,7 +140,7 @@ class PredictionPage:
 
     @property
     def limit(self) -> str:
-        """How many spreads from what is typical a number counts, in the encoder that has them."""
+        """How many spreads from its average a number counts, in the encoder that has them."""
         scaled = any(field.shape == "text" and not field.randomised for field in self.fields)
         return self.say("trust.limit", limit=LIMIT) if scaled else ""
 

@@ -78,7 +78,7 @@ def train_table(
     label : str
         The column to predict.
     attributes : iterable of Number or Category
-        Declared ranges, typical values and levels of the columns to predict from.
+        Declared ranges, averages and levels of the columns to predict from.
     from_data : bool
         Take what is not declared from the data: a release no noise protects.
     classes : sequence of str
@@ -87,7 +87,7 @@ def train_table(
         Columns that are no features.
     missing : sequence of str
         Columns in which cells may hold no value: one more level of a category, and a feature of its
-        own beside a number, which then counts as typical.
+        own beside a number, which then counts as its average.
     missing_values : sequence of str
         What stands for no value there beside empty cells and nulls, such as "NA" or "?".
     maps : sequence of maps
@@ -136,7 +136,7 @@ random_state, open_ended, local_models, diagnostics
     Examples
     --------
     >>> from pdml.encoding.encoder import Category, Number
-    >>> age = Number(name="age", low=18, high=100, typical=45, spread=20)
+    >>> age = Number(name="age", low=18, high=100, average=45, spread=20)
     >>> sex = Category(name="sex", levels=("f", "m"))
     >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])
     >>> trained.model.save("model.json")

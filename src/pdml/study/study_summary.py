@@ -104,8 +104,8 @@ def domain(attribute: Attribute) -> str:
     if not isinstance(attribute, Number):
         return quote_names(attribute.choices).replace("'", "")
     text = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
-    typical, spread = attribute.scale
-    text += f"; most people {typical:g} ± {spread:g}"
+    average, spread = attribute.scale
+    text += f"; most people {average:g} ± {spread:g}"
     return f"{text}; or {NO_ANSWER}" if attribute.missing else text
 
 

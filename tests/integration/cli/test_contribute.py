@@ -111,9 +111,9 @@ def test_the_studys_texts_are_shown_in_another_language(
 
 
 def test_questions_can_be_left_out_and_the_preview_says_so(tmp_path: Path) -> None:
-    age = Number(name="age", low=18, high=100, typical=45, spread=10, missing="typical")
+    age = Number(name="age", low=18, high=100, average=45, spread=10, missing="average")
     job = Category(name="job", levels=("farm", "office"), missing="level")
-    steps = Number(name="steps", low=0, high=10**6, typical=6_000, spread=4_000)
+    steps = Number(name="steps", low=0, high=10**6, average=6_000, spread=4_000)
     encoder = Encoder(attributes=(age, job, steps), maps=(Squares(),))
     second = replace(STUDY, encoder=encoder, wording={})
     path = tmp_path / "second.toml"

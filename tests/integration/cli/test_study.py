@@ -248,8 +248,8 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         and "be number or category" in out
         and "missing value" in out
         and "answer must be a number, got 'old'" in out
-        and "typical of 'age' must lie in its range [18, 100], got 200" in out
-        and "What value of age would you expect of a typical person? [59]" in out
+        and "average of 'age' must lie in its range [18, 100], got 200" in out
+        and "What average of age do you expect? [59]" in out
         and "Within how much of it do most people lie? [13.6667]" in out
         and "answer must be yes or no, got 'perhaps'" in out
     )
@@ -263,7 +263,7 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
     )
     study = Study.load("study.toml")
     assert study.attributes[0] == Number(
-        name="age", low=18, high=100, typical=45, spread=20, missing="typical"
+        name="age", low=18, high=100, average=45, spread=20, missing="average"
     )
     assert (study.id, study.title, study.question, study.classes) == (
         "who-smokes",
@@ -291,11 +291,11 @@ def test_new_asks_a_person_for_the_ranges_that_are_missing(folder: Path) -> None
     )
     assert code == 0 and "Range of age that can be known without looking at anybody" in out
     age, sex = Study.load("study.toml").attributes
-    assert age == Number(name="age", low=18, high=100, typical=59, spread=13.6667)
+    assert age == Number(name="age", low=18, high=100, average=59, spread=13.6667)
     assert sex.to_dict() == {"kind": "category", "name": "sex", "levels": ["female", "male"]}
 
 
-def test_new_declares_what_is_typical_and_what_may_be_missing_by_options(
+def test_new_declares_averages_and_what_may_be_missing_by_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     declared = ["--classes", "no,yes", "--range", "age=18:100:45:20:whole"]
@@ -309,7 +309,7 @@ def test_new_declares_what_is_typical_and_what_may_be_missing_by_options(
             "name": "age",
             "range": [18.0, 100.0],
             "whole": True,
-            "typical": 45.0,
+            "average": 45.0,
             "spread": 20.0,
         },
         {"kind": "category", "name": "sex", "levels": ["female", "male"], "missing": "level"},
@@ -331,7 +331,7 @@ def test_new_proposes_a_command_line_with_what_is_to_be_declared(
     assert code == 1
     assert (
         "pdml study new --from-csv p.csv --label diagnosis --ignore town --range "
-        "age=LOW:HIGH:TYPICAL:SPREAD --levels sex=A,B,..." in err
+        "age=LOW:HIGH:AVERAGE:SPREAD --levels sex=A,B,..." in err
     )
     assert "34" not in err and "male" not in err
 

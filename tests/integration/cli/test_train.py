@@ -117,7 +117,7 @@ def test_proposes_the_whole_command_for_what_is_not_declared(
     assert (code, out) == (1, "") and "columns 'age', 'sex' have no declared range" in err
     assert (
         "pdml train people.csv --label diagnosis --range bmi=10:60:25:5 --ignore id --ignore "
-        "hospital --ignore wish --range age=LOW:HIGH:TYPICAL:SPREAD --levels sex=A,B,..." in err
+        "hospital --ignore wish --range age=LOW:HIGH:AVERAGE:SPREAD --levels sex=A,B,..." in err
     )
     assert "or let --from-data take them from the data" in err.lower()
 
@@ -134,12 +134,12 @@ def test_asks_a_person_and_says_how_to_be_asked_no_more(folder: Path) -> None:
     os.close(parent)
     os.close(child)
     assert done.returncode == 0, err
-    assert b"What value of age would you expect of a typical person?" in err
+    assert b"What average of age do you expect?" in err
     summary = " ".join(out.decode().split())
     assert "--range age=18:100:50:20:whole --levels sex=female,male --missing sex" in summary
     encoder = load_model(folder / "model.json").encoder
     assert encoder is not None and Encoder.from_dict(encoder).attributes == (
-        Number(name="age", low=18, high=100, whole=True, typical=50, spread=20),
+        Number(name="age", low=18, high=100, whole=True, average=50, spread=20),
         Category(name="sex", levels=("female", "male"), missing="level"),
         Number(name="bmi", low=10, high=60),
     )

@@ -193,7 +193,7 @@ def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
 def test_an_open_end_keeps_every_digit_that_its_range_can_show() -> None:
     """Fifteen digits were 4e-7 off, a tenth of what one step of this range means."""
     number = Number(
-        name="x", low=435839765.0, high=435839766.0, typical=435839765.7414889, spread=0.00260416
+        name="x", low=435839765.0, high=435839766.0, average=435839765.7414889, spread=0.00260416
     )
     encoder = Encoder(attributes=(number,))
     for given_, side in ((number.high, "or more"), (number.low, "or less")):

@@ -213,7 +213,7 @@ def people(many=120):
 ENCODING = {
     "scales": {"age": (50, 15)},
     "levels": {"town": ["Bern", "Basel"]},
-    "missing": ("typical", "level"),
+    "missing": ("average", "level"),
 }
 
 

@@ -37,7 +37,7 @@ console.log(JSON.stringify(people.map((answers) => predicted(sheet, answers))));
 needs_engine = pytest.mark.skipif(ENGINE is None, reason="needs a JavaScript engine (node)")
 
 MENU = Menu(menu=(0.5, 2.0), default=2.0)
-_AGE = Number(name="age", low=18, high=100, typical=40, spread=15, missing="typical")
+_AGE = Number(name="age", low=18, high=100, average=40, spread=15, missing="average")
 _TOWN = Category(name="town", levels=("Öhringen", "Ulm", "Aalen"), missing="level", epsilon=MENU)
 _INCOME = Number(name="income", low=0, high=200, bins=(20, 50, 100), missing="level", epsilon=MENU)
 _SEX = Category(name="sex", levels=("female", "male"), epsilon=MENU)

@@ -13,11 +13,11 @@ tenths = st.integers(-999, 999).map(lambda value: value / 10)
 
 @given(tenths, tenths, st.booleans(), st.booleans())
 def test_a_declared_number_comes_back(
-    first: float, second: float, whole: bool, typical: bool
+    first: float, second: float, whole: bool, average: bool
 ) -> None:
     low, high = sorted(map(round, (first, second)) if whole else (first, second))
     high += low == high
-    scale = {"typical": (low + high) / 2, "spread": (high - low) / 4} if typical else {}
+    scale = {"average": (low + high) / 2, "spread": (high - low) / 4} if average else {}
     declared = Number(name="age", low=low, high=high, whole=whole, **scale)
     option, text = format_declaration(declared)
     assert option == "--range"
@@ -59,7 +59,7 @@ def test_what_is_missing_is_said_in_options() -> None:
     ):
         raise UndeclaredColumns(["age", "sex"], ["age"])
     assert (
-        "pdml train 'my people.csv' --range age=LOW:HIGH:TYPICAL:SPREAD --levels sex=A,B,..."
+        "pdml train 'my people.csv' --range age=LOW:HIGH:AVERAGE:SPREAD --levels sex=A,B,..."
     ) in str(undeclared.value)
     with pytest.raises(MissingValueError) as gap, suggest_options(["pdml"]):
         raise MissingValueError("row 2: missing", column="the age", cell="n a")

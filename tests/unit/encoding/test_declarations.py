@@ -45,7 +45,7 @@ def frame(seed=0, gaps=0.1):
 def numbers(names, scales, **options):
     ends = {"low": -np.inf, "high": np.inf}
     pairs = zip(names, scales, strict=True)
-    columns = tuple(Number(name=name, **ends, typical=t, spread=s) for name, (t, s) in pairs)
+    columns = tuple(Number(name=name, **ends, average=t, spread=s) for name, (t, s) in pairs)
     return Encoder(attributes=columns, **options)
 
 
@@ -57,7 +57,7 @@ def fitted(x, y, **settings):
 FRAME = {
     "scales": {"age": (50, 15), "income": (3e4, 2e4)},
     "levels": {"town": ["Bern", "Basel"]},
-    "missing": ("typical", "level"),
+    "missing": ("average", "level"),
 }
 
 
@@ -105,10 +105,10 @@ def test_sparse_and_dense_agree_where_zero_is_typical():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"scales": [(1, 2)] * 2}, "typical values of 0"),
+        ({"scales": [(1, 2)] * 2}, "averages of 0"),
         ({"scales": [(0, 2)] * 2, "maps": Squares()}, "left out for a sparse X"),
         ({"ranges": [(1, 2)] * 2}, "must start at 0"),
-        ({"scales": [(0, 2)] * 2, "ranges": [(1, 3)] * 2}, "typical of 'x0' must lie in its range"),
+        ({"scales": [(0, 2)] * 2, "ranges": [(1, 3)] * 2}, "average of 'x0' must lie in its range"),
     ],
 )
 def test_zeros_of_a_sparse_x_are_not_filled_in(settings, sentence):
@@ -147,9 +147,9 @@ def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
     model = fitted(sp.csr_array(x) if sparse else x, y, **{setting: "from_data"}).model_
     columns = model.encoder["attributes"]
     ranges = [column["range"] for column in columns if "range" in column]
-    scales = [(column["typical"], column["spread"]) for column in columns]
+    scales = [(column["average"], column["spread"]) for column in columns]
     numbers = {*np.ravel(scales)} | {*np.ravel(ranges)} - {0.0}
-    assert not numbers & {*x.ravel()} and not numbers & {*np.median(x, axis=0), *x.std(axis=0)}
+    assert not numbers & {*x.ravel()} and not numbers & {*np.mean(x, axis=0), *x.std(axis=0)}
     if setting == "ranges":
         low, high = np.array(ranges).T
         assert (low <= x.min(axis=0)).all() and (x.max(axis=0) <= high).all()
@@ -159,7 +159,7 @@ def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
 def test_ranges_from_data_pass_over_gaps():
     x, y = people()
     x[3, 0] = np.nan
-    settings = {"ranges": "from_data", "missing": "typical"}
+    settings = {"ranges": "from_data", "missing": "average"}
     assert fitted(x, y, **settings).leaks_ == [RANGES_LEAK]
 
 
@@ -183,8 +183,8 @@ def test_a_sparse_column_of_zeros_has_a_range():
         ({"scales": SCALES, "maps": Squares(columns=("z",))}, "got 'z'"),
         ({"missing": "drop"}, "missing must be one of"),
         ({"scales": SCALES, "missing": {"x0": "level"}}, "it is a number"),
-        ({"scales": SCALES, "missing": {"z": "typical"}}, "columns of X, got 'z'"),
-        ({"missing": "typical"}, "got none for 'x0'"),
+        ({"scales": SCALES, "missing": {"z": "average"}}, "columns of X, got 'z'"),
+        ({"missing": "average"}, "got none for 'x0'"),
         ({"levels": {"z": ["a"]}}, "levels must be levels by the names"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_data_frame_with_categories_and_gaps(tmp_path):
         np.testing.assert_array_equal(loaded.predict(loaded.features(given)), model.predict(table))
     listed = fitted(table, y, **FRAME | {"scales": [(50, 15), None, (3e4, 2e4), None]})
     np.testing.assert_array_equal(listed.coef_, model.coef_)
-    each = {"age": "typical", "town": "level"}  # no level for a sex that nobody may leave out
+    each = {"age": "average", "town": "level"}  # no level for a sex that nobody may leave out
     assert fitted(table, y, **FRAME | {"missing": each}).coef_.shape[1] < model.coef_.shape[1]
     seen = fitted(table, y, **FRAME | {"scales": "from_data"})
     assert seen.leaks_ == [SCALES_LEAK] and seen.score(table, y) > 0.8
@@ -271,8 +271,8 @@ def test_one_row_is_predicted_as_among_others():
     [
         ({"levels": None}, "column 'town' of X must have declared levels"),
         ({"scales": None}, "scales must say .* for 'age'"),
-        ({"missing": "refuse"}, "missing = 'typical' says what that means"),
-        ({"missing": "typical"}, "missing = 'level' says what that means"),
+        ({"missing": "refuse"}, "missing = 'average' says what that means"),
+        ({"missing": "average"}, "missing = 'level' says what that means"),
         ({"levels": {"town": ["Bern"]}}, "one of the declared levels"),
     ],
 )
@@ -286,11 +286,13 @@ def test_gaps_in_numbers():
     x, y = people()
     x[::10, 0] = np.nan
     for given in (x, pd.DataFrame(x, columns=["age", "income"])):
-        with pytest.raises(DataError, match="got NaN: missing='typical'"):
+        with pytest.raises(DataError, match="got NaN: missing='average'"):
             fitted(given, y, scales=SCALES)
-        model = fitted(given, y, scales=SCALES, missing="typical")
+        model = fitted(given, y, scales=SCALES, missing="average")
         assert model.score(given, y) > 0.8 and model.coef_.shape == (1, 4)
-        whole = np.where(np.isnan(x), 50.0, x)  # who says nothing is typical, and has said nothing
+        whole = np.where(
+            np.isnan(x), 50.0, x
+        )  # who says nothing counts as the average, and has said nothing
         silent = model.decision_function(given)[::10]
         summary = model.decision_function(whole if given is x else given.fillna(50.0))[::10]
         assert (silent != summary).all()
@@ -299,7 +301,7 @@ def test_gaps_in_numbers():
     with pytest.raises(DataError, match="got NaN"):
         model.predict(x)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
-        fitted(sp.csr_array(x), y, scales=SCALES, missing="typical")
+        fitted(sp.csr_array(x), y, scales=SCALES, missing="average")
 
 
 def test_a_frame_of_plain_numbers_needs_no_encoder():

@@ -346,7 +346,7 @@ def test_from_data_takes_ranges_and_levels() -> None:
         }
     )
     assert attributes_in(table, ["age", "sex", "same"]) == [
-        Number(name="age", low=20, high=60, typical=30, spread=17),
+        Number(name="age", low=20, high=60, average=37, spread=17),
         Category(name="sex", levels=("female", "male")),
         Number(name="same", low=3.5, high=10.5),
     ]

@@ -15,7 +15,7 @@ WHOLE = {
     "ranges": [(0, 100)],
     "levels": {"town": ["Bern", "Basel"]},
     "maps": [Squares()],
-    "missing": ("typical", "level"),
+    "missing": ("average", "level"),
     "norm_bound": 2.0,
     "intercept": False,
 }
@@ -30,8 +30,8 @@ def test_a_clone_holds_the_same_declarations():
 
 def test_parameters_are_set_together_or_not_at_all():
     encoding = Encoding()
-    assert encoding.set_params(norm_bound=3.0, missing="typical") is encoding
-    assert (encoding.norm_bound, encoding.missing) == (3.0, "typical")
+    assert encoding.set_params(norm_bound=3.0, missing="average") is encoding
+    assert (encoding.norm_bound, encoding.missing) == (3.0, "average")
     for wrong in ({"norm_bound": 1.0, "missing": "drop"}, {"norm_bound": 1.0, "scale": 1}):
         with pytest.raises(InvalidInput):
             encoding.set_params(**wrong)
@@ -50,8 +50,8 @@ def test_a_field_is_not_assigned_by_accident():
         ({"ranges": "guess"}, "ranges must be one of 'from_data', got 'guess': "),
         ({"levels": ["Bern"]}, r"levels must be levels by the names .*, got \['Bern'\]: "),
         ({"maps": "squares"}, "a map must be a table with its name"),
-        ({"missing": "drop"}, "missing must be one of 'refuse', 'typical', 'level', got 'drop'"),
-        ({"missing": ("typical", "drop")}, "got 'drop'"),
+        ({"missing": "drop"}, "missing must be one of 'refuse', 'average', 'level', got 'drop'"),
+        ({"missing": ("average", "drop")}, "got 'drop'"),
         ({"norm_bound": 0}, r"norm_bound must be a number in \(0, 1e\+12\], got 0: noise is"),
         ({"norm_bound": True}, "norm_bound must be a number"),
         ({"intercept": "yes"}, "intercept must be True or False, got 'yes': rows have"),

@@ -24,19 +24,19 @@ def entries(draw):
 
 
 @given(st.lists(finite, min_size=1, max_size=8), finite, spreads)
-def test_entries_are_limited_and_know_no_negative_zero(values, typical, spread):
-    made = scaling.standardised(np.array(values), typical, spread)
+def test_entries_are_limited_and_know_no_negative_zero(values, average, spread):
+    made = scaling.standardised(np.array(values), average, spread)
     assert (np.abs(made) <= LIMIT).all() and not np.signbit(made[made == 0]).any()
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.floats(-2.99, 2.99), st.floats(-1e3, 1e3))
-def test_units_do_not_matter_and_what_was_not_clipped_comes_back(typical, spread, z, shift):
+def test_units_do_not_matter_and_what_was_not_clipped_comes_back(average, spread, z, shift):
     """A column in other units (of a power of two, which is exact), with its declaration."""
-    value = np.array([typical + z * spread])
-    made = scaling.standardised(value, typical, spread)
-    np.testing.assert_array_equal(made, scaling.standardised(8 * value, 8 * typical, 8 * spread))
-    back = scaling.original(made, typical, spread)
-    np.testing.assert_allclose(back, value, rtol=1e-9, atol=1e-12 * (abs(typical) + spread))
+    value = np.array([average + z * spread])
+    made = scaling.standardised(value, average, spread)
+    np.testing.assert_array_equal(made, scaling.standardised(8 * value, 8 * average, 8 * spread))
+    back = scaling.original(made, average, spread)
+    np.testing.assert_allclose(back, value, rtol=1e-9, atol=1e-12 * (abs(average) + spread))
 
 
 @given(st.integers(1, 40), st.integers(0, 10**6))
@@ -96,9 +96,9 @@ def test_the_constant_of_a_row_with_entries_as_large_as_expected(numbers, levels
 
 
 def test_a_range_alone_ends_three_spreads_from_its_middle():
-    typical, spread = scaling.of_range(18.0, 102.0)
-    assert (typical, spread) == (60.0, 14.0)
-    ends = scaling.standardised(np.array([18.0, 60.0, 102.0]), typical, spread)
+    average, spread = scaling.of_range(18.0, 102.0)
+    assert (average, spread) == (60.0, 14.0)
+    ends = scaling.standardised(np.array([18.0, 60.0, 102.0]), average, spread)
     assert ends.tolist() == [-LIMIT, 0.0, LIMIT]
 
 

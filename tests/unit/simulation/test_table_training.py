@@ -271,27 +271,27 @@ def test_records_with_gaps_are_trained_on_and_predicted_by_what_is_declared(
     again = load_model(tmp_path / "model.json")
     found = predict_table(again, table, proba=True)
     np.testing.assert_array_equal(found["prediction"], predict_table(model, table)["prediction"])
-    # who did not say is predicted as somebody typical of whom that is known
-    typical = Table(
+    # who did not say is predicted as an average person of whom that is known
+    average = Table(
         columns=dict(table.columns)
         | {"age": np.where(np.isnan(table.columns["age"]), 59, table.columns["age"])}
     )
     shift = again.decision_function(again.features(table))
-    same = shift == again.decision_function(again.features(typical))
+    same = shift == again.decision_function(again.features(average))
     np.testing.assert_array_equal(same, ~np.isnan(table.columns["age"]))
-    with pytest.raises(MissingValueError, match=r"row 1 of .*: missing = 'typical' says what"):
+    with pytest.raises(MissingValueError, match=r"row 1 of .*: missing = 'average' says what"):
         train_table(table, "ill", attributes=[AGE, SEX], **ROLES)
     with pytest.raises(InvalidInput, match="missing must name columns to predict from, got 'wish'"):
         train_table(table, "ill", attributes=[AGE, SEX], missing=["wish"], **ROLES)
 
 
-def test_from_data_takes_gaps_and_typical_values_too() -> None:
+def test_from_data_takes_gaps_and_averages_too() -> None:
     trained = train_table(
         with_gaps(), "ill", from_data=True, missing=["age", "sex"], missing_values=["?"], **ROLES
     )
     assert trained.model.encoder is not None
     age, sex = trained.model.encoder["attributes"]
-    assert {"typical", "spread"} <= set(age) and sex["levels"] == ["female", "male"]
+    assert {"average", "spread"} <= set(age) and sex["levels"] == ["female", "male"]
     (leak,) = trained.model.provenance["leaks"]
     assert "the levels of 'age', 'sex' were taken" in leak and "one person alone has" in leak
 
@@ -305,9 +305,9 @@ def test_from_data_writes_nobodys_income(tmp_path: Path) -> None:
     facts = json.loads((tmp_path / "model.json").read_text())["encoder"]["attributes"]
     (income,) = (one for one in facts if one["name"] == "income")
     assert income["range"] == [0.0, 440000000.0]
-    published = {*income["range"], income["typical"], income["spread"]}
-    assert not published & {*columns["income"].tolist(), float(np.median(columns["income"]))}
-    assert income["typical"] % 1e6 == 0 and income["spread"] == float(f"{income['spread']:.1e}")
+    published = {*income["range"], income["average"], income["spread"]}
+    assert not published & {*columns["income"].tolist(), float(np.mean(columns["income"]))}
+    assert income["average"] % 1e6 == 0 and income["spread"] == float(f"{income['spread']:.1e}")
 
 
 def test_maps_widen_the_model() -> None:

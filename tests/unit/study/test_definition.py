@@ -233,7 +233,7 @@ JUNK: list[Any] = [
 SECOND = DOCUMENT | {
     "encoder": {"version": 2, "missing_values": ["?"]},
     "attributes": [
-        DOCUMENT["attributes"][0] | {"typical": 45, "spread": 15, "missing": "typical"},
+        DOCUMENT["attributes"][0] | {"average": 45, "spread": 15, "missing": "average"},
         DOCUMENT["attributes"][1] | {"missing": "level"},
     ],
     "maps": [

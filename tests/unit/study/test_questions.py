@@ -21,11 +21,11 @@ from pdml.study.schema.template import new_study
 from pdml.study.study_summary import describe_study
 from pdml.tables import Table
 
-AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
+AGE = Number(name="age", low=18, high=100, average=45, spread=15, missing="average")
 JOB = Category(name="job", levels=("farm", "office"), missing="level")
 BOTH = Encoder(attributes=(AGE, JOB), missing_values=("?",))
 SCALED = TEXT.replace(
-    "range = [18, 100]", 'range = [18, 100]\ntypical = 45\nspread = 15\nmissing = "typical"'
+    "range = [18, 100]", 'range = [18, 100]\naverage = 45\nspread = 15\nmissing = "average"'
 ).replace("[[servers]]", '[encoder]\nversion = 1\n\n[[maps]]\nmap = "squares"\n\n[[servers]]', 1)
 
 
@@ -65,7 +65,7 @@ def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
     plain = Number(name="age", low=18, high=102)
     assert plain.scale == (60, 14) and plain.visible_range == (18, 102)
     assert AGE.visible_range == (18, 90)
-    result = replace(plain, typical=60, spread=14)
+    result = replace(plain, average=60, spread=14)
     tables = people((20, ""), (99, ""))
     encoders = [Encoder(attributes=(one,)) for one in (plain, result)]
     np.testing.assert_array_equal(*(each.scale.apply(each.read(tables)) for each in encoders))
@@ -74,11 +74,11 @@ def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
 @pytest.mark.parametrize(
     "change, result",
     [
-        ({"typical": 45, "spread": None}, "must be declared together, got typical alone"),
-        ({"typical": 17, "spread": 5}, r"typical of 'age' must lie in its range \[18, 100\], got"),
-        ({"typical": 45, "spread": 0}, "spread of 'age' must"),
-        ({"typical": 45, "spread": 83}, r"at most the width of its range \(82\), got 83"),
-        ({"missing": "level"}, "missing of 'age' must be 'typical', .*: it is a number"),
+        ({"average": 45, "spread": None}, "must be declared together, got average alone"),
+        ({"average": 17, "spread": 5}, r"average of 'age' must lie in its range \[18, 100\], got"),
+        ({"average": 45, "spread": 0}, "spread of 'age' must"),
+        ({"average": 45, "spread": 83}, r"at most the width of its range \(82\), got 83"),
+        ({"missing": "level"}, "missing of 'age' must be 'average', .*: it is a number"),
     ],
 )
 def test_numbers_that_say_nothing(change: dict[str, Any], result: str) -> None:
@@ -90,14 +90,14 @@ def test_a_level_cannot_be_called_as_no_answer_is() -> None:
     with pytest.raises(InvalidInput, match="that is what missing = 'level' adds"):
         replace(JOB, levels=("farm", "prefer not to say"))
     assert replace(JOB, levels=("farm", "prefer not to say"), missing="")
-    with pytest.raises(InvalidInput, match=r"'level', .* got 'typical': it is a category"):
-        replace(JOB, missing="typical")
+    with pytest.raises(InvalidInput, match=r"'level', .* got 'average': it is a category"):
+        replace(JOB, missing="average")
 
 
 def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None:
     strict = Encoder(attributes=(replace(AGE, missing=""), replace(JOB, missing="")))
     with pytest.raises(
-        MissingValueError, match=r"row 1 of the table: missing = 'typical' says what that"
+        MissingValueError, match=r"row 1 of the table: missing = 'average' says what that"
     ):
         strict.read(people((np.nan, "farm")))
     said = "missing = 'level' says what that means and missing_values says that '[?]' stands for it"
@@ -123,12 +123,12 @@ def test_whole_numbers_have_gaps_too() -> None:
         whole.read(people((np.nan, ""), (30.5, "")))
 
 
-def test_from_data_takes_typical_values_and_gaps_too() -> None:
+def test_from_data_takes_averages_and_gaps_too() -> None:
     table = people((20, "farm"), (30, "?"), (70, "office"), (np.nan, "farm"))
     gaps = {"missing": ("age", "job"), "missing_values": ("?",)}
     age, job = attributes_in(table, table.names, **gaps)
     assert np.std([20, 30, 70]) > 21  # rounded upwards
-    assert age == Number(name="age", low=20, high=70, typical=30, spread=22, missing="typical")
+    assert age == Number(name="age", low=20, high=70, average=40, spread=22, missing="average")
     assert job == JOB
     with pytest.raises(MissingValueError):
         attributes_in(table, table.names)
@@ -161,10 +161,10 @@ def test_the_version_leaves_no_trace_and_another_is_refused() -> None:
 @pytest.mark.parametrize(
     "old, new, line, result",
     [
-        ("typical = 45", "typical = 17", "typical", r"lie in the range \[18, 100\], got 17"),
+        ("average = 45", "average = 17", "average", r"lie in the range \[18, 100\], got 17"),
         ("spread = 15", "spread = 83", "spread", r"the width of the range \(82\), got 83"),
-        ("spread = 15\n", "", "typical", r"attributes\[1\].typical must stand beside spread"),
-        ('"typical"', '"level"', "missing", "be 'typical', got 'level': that is how a number"),
+        ("spread = 15\n", "", "average", r"attributes\[1\].average must stand beside spread"),
+        ('"average"', '"level"', "missing", "be 'average', got 'level': that is how a number"),
         ("version = 1", "version = 2", "version", "from 1 to 1, got 2"),
         (
             "version = 1",
@@ -212,7 +212,7 @@ def test_a_new_study_has_its_encoder() -> None:
 
 
 def test_how_often_rows_are_clipped_is_known_before_anybody_answers(tmp_path: Path) -> None:
-    numbers = tuple(Number(name=f"x{i}", low=-100, high=100, typical=0, spread=1) for i in range(8))
+    numbers = tuple(Number(name=f"x{i}", low=-100, high=100, average=0, spread=1) for i in range(8))
     found = forecast_clipping(Encoder(attributes=numbers))
     people = np.random.default_rng(1).normal(size=(20_000, 8))
     squares = (np.clip(people, -3, 3) ** 2).sum(axis=1)

@@ -55,7 +55,7 @@ def test_a_study_with_sensitive_attributes_reads_back():
         ({"bins": [50, 20]}, "ascend"),
         ({"bins": [0, 20]}, "ascend"),
         ({"bins": None}, "bins"),
-        ({"missing": "typical"}, "level"),
+        ({"missing": "average"}, "level"),
     ],
 )
 def test_what_is_wrong_with_one_is_told(changed, summary):

@@ -200,7 +200,7 @@ def new(
 ) -> None:
     """Write a commented study.toml: asked step by step, or from the header of a table.
 
-    Ranges, typical values and levels are part of the study, and so are public. Declare what can
+    Ranges, averages and levels are part of the study, and so are public. Declare what can
     be known without looking at anybody's record: with age=18:100:45:20 ages from 18 to 100 are
     accepted, and most people are expected to be 45 ± 20. --from-data takes the rest from the table,
     which shows whoever is extreme or rare, and no noise protects that.

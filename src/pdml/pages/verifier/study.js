@@ -26,7 +26,7 @@ const TABLES = { // in the order of the file
   label: words("question classes epsilon"),
   encoder: words("missing_values"),
   attributes: words(
-    "kind name range levels whole typical spread missing bins epsilon label help",
+    "kind name range levels whole average spread missing bins epsilon label help",
   ),
   maps: words("map pairs columns count edges scale seed keep"),
   languages: words("code title description question classes attributes notice consent"),
@@ -240,7 +240,7 @@ function encoderOf(document) {
   function attribute(one) {
     const { label, help, ...kept } = one;
     for (const key of ["range", "bins"]) if (key in kept) kept[key] = doubles(kept[key]);
-    for (const key of ["typical", "spread"]) if (key in kept) kept[key] = double(kept[key]);
+    for (const key of ["average", "spread"]) if (key in kept) kept[key] = double(kept[key]);
     if (kept.epsilon) {
       const { menu, default: usual, accept_weak: weak } = kept.epsilon;
       kept.epsilon = { menu: doubles(menu), default: double(usual) };

@@ -48,11 +48,11 @@ class AttributeKind(StrEnum):
 class Gap(StrEnum):
     """What no answer counts as."""
 
-    TYPICAL = "typical"
+    AVERAGE = "average"
     LEVEL = "level"
 
 
-_GAPS = {AttributeKind.NUMBER: Gap.TYPICAL, AttributeKind.CATEGORY: Gap.LEVEL}
+_GAPS = {AttributeKind.NUMBER: Gap.AVERAGE, AttributeKind.CATEGORY: Gap.LEVEL}
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,13 @@ ATTRIBUTES = {
         read=ValidationErrors.truth,
         only=AttributeKind.NUMBER,
     ),
-    "typical": Key(
-        help="Of a number: what you would expect of a typical person; by default the middle of the "
-        "range.",
+    "average": Key(
+        help="Of a number: the average that you expect; by default the middle of the range.",
         read=ValidationErrors.number,
         only=AttributeKind.NUMBER,
     ),
     "spread": Key(
-        help="Of a number: most people lie within typical ± spread; by default a sixth of the "
+        help="Of a number: most people lie within average ± spread; by default a sixth of the "
         "range's width. What lies more than three spreads away looks like three.",
         read=ValidationErrors.number,
         only=AttributeKind.NUMBER,
@@ -178,8 +177,8 @@ ATTRIBUTES = {
     ),
     "missing": Key(
         help="People may leave the question out: `level` of a category, no answer is one more "
-        "level; `typical` of a number, it counts as typical and one more feature says that there "
-        "was no answer. Left out, everybody answers."
+        "level; `average` of a number, it counts as the average, and one more feature says that "
+        "there was no answer. Left out, everybody answers."
     ),
     "epsilon": Key(
         help="The answer is sensitive: devices randomise it and never report the answer itself. A "
@@ -201,9 +200,7 @@ MAPS = {
     "count": Key(
         help="Of bins: how many (by default 5). Of fourier: how many waves (by default 20)."
     ),
-    "edges": Key(
-        help="Of bins, instead of count: where they meet, in spreads from the typical value."
-    ),
+    "edges": Key(help="Of bins, instead of count: where they meet, in spreads from the average."),
     "scale": Key(
         help="Of fourier: what lies closer than so many spreads looks alike; by default 0.7."
     ),
@@ -345,9 +342,9 @@ def _read_attribute(
     if whole and not all(end.is_integer() for end in ends):
         why = "the attribute is whole"
         errors.reject((*at, "range"), "begin and end with whole numbers", raw["range"], why)
-    typical, spread = _read_scale(errors, at, raw, table, ends)
+    average, spread = _read_scale(errors, at, raw, table, ends)
     bins = _read_bins(errors, at, table, ends)
-    unread = any(table.get(name, 0.0) is None for name in ("typical", "spread"))
+    unread = any(table.get(name, 0.0) is None for name in ("average", "spread"))
     if unread or len(errors.mistakes) > before:
         return None
     return Number(
@@ -355,7 +352,7 @@ def _read_attribute(
         low=ends[0],
         high=ends[1],
         whole=whole,
-        typical=typical,
+        average=average,
         spread=spread,
         missing=missing,
         bins=bins,
@@ -385,9 +382,9 @@ def _read_bins(
         return ()
     if values is ABSENT:
         return ()
-    if "typical" in table:
-        what = f"{format_path(at)} must leave typical and spread out beside bins"
-        errors.add((*at, "typical"), what)
+    if "average" in table:
+        what = f"{format_path(at)} must leave average and spread out beside bins"
+        errors.add((*at, "average"), what)
     if not isinstance(values, (list, tuple)) or not 1 <= len(values) < MOST_LEVELS:
         errors.reject(path, "be a list of numbers", values, "bins meet there")
         return ()
@@ -408,24 +405,24 @@ def _read_scale(
     table: Mapping[str, Any],
     ends: tuple[float, float],
 ) -> tuple[float | None, float | None]:
-    """typical and spread, both or neither."""
-    values = {name: table[name] for name in ("typical", "spread") if name in table}
+    """average and spread, both or neither."""
+    values = {name: table[name] for name in ("average", "spread") if name in table}
     if len(values) == 1:
         (alone,) = values
-        other = "spread" if alone == "typical" else "typical"
+        other = "spread" if alone == "average" else "average"
         path = (*at, alone)
         why = "most people lie within both"
         errors.add(path, f"{format_path(path)} must stand beside {other}: {why}")
         return None, None
-    typical, spread = values.get("typical"), values.get("spread")
+    average, spread = values.get("average"), values.get("spread")
     low, high = ends
-    if typical is not None and not low <= typical <= high:
-        errors.reject((*at, "typical"), f"lie in the range [{low:g}, {high:g}]", raw["typical"])
+    if average is not None and not low <= average <= high:
+        errors.reject((*at, "average"), f"lie in the range [{low:g}, {high:g}]", raw["average"])
     if spread is not None and not 1e-300 < spread <= high - low:
-        why = "most people lie within typical ± spread"
+        why = "most people lie within average ± spread"
         must = f"be positive and at most the width of the range ({high - low:g})"
         errors.reject((*at, "spread"), must, raw["spread"], why)
-    return typical, spread
+    return average, spread
 
 
 def _read_maps(

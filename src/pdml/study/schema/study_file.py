@@ -107,9 +107,9 @@ tables, besides an empty cell.""",
 What the model predicts from. The collecting organisation can read these answers. Ranges and levels
 are decided beforehand, never taken from people's records: answers outside a range are moved to its
 ends, other levels cannot be given. A number with whole = true takes no fractions.
-Most people lie within typical ± spread (by default the middle of the range and a sixth of its
+Most people lie within average ± spread (by default the middle of the range and a sixth of its
 width): the nearer to the truth, the better the model. Write what you expect without looking.
-People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
+People may skip a question with missing = "average" (a number) or missing = "level" (a category).
 """,
     ),
     "maps": TableSpec(

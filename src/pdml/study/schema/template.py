@@ -133,7 +133,7 @@ def new_study(
     classes : sequence of str
         Its possible answers.
     attributes : sequence of Number or Category
-        What the model predicts from, with ranges, typical values and levels that can be known
+        What the model predicts from, with ranges, averages and levels that can be known
         without a record.
     servers : sequence of str
         Names, or NAME=URL; a name alone gets a placeholder for its address.
