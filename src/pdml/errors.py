@@ -107,9 +107,11 @@ class StudyError(InvalidInput):
 
 
 class UndeclaredColumns(InvalidInput):
-    """Columns have no declared range or levels; ``numbers`` are those that hold numbers."""
+    """Columns have no declared range or levels; ``numbers`` are those that hold numbers, and
+    ``advice`` ends the sentence.
+    """
 
-    def __init__(self, columns: Sequence[str], numbers: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], numbers: Sequence[str], advice: str = "") -> None:
         self.columns, self.numbers = tuple(columns), tuple(numbers)
         single = len(self.columns) == 1
         named = ", ".join(map(repr, self.columns[:10]))
@@ -119,10 +121,7 @@ class UndeclaredColumns(InvalidInput):
             "range or "
             f"levels: declare {'it' if single else 'them'}"
         )
-        super().__init__(
-            f"{self.which}, ignore what is no feature, or let from_data take them from the data, "
-            "which no noise protects"
-        )
+        super().__init__(f"{self.which}{advice}")
 
 
 class UnfitStudy(InvalidInput):

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pdml.cli.options import COLUMNS, format_option, member, option
+from pdml.cli.options import COLUMNS, format_option, join_words, member, option, split_words
 from pdml.errors import InvalidInput, MissingValueError, UndeclaredColumns
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _MAP = (
     "Further features: squares, splines, bins:count=5, products:A*B, fourier:count=20,scale=0.7; "
     "repeat."
 )
+_LEVELS = "Levels of a category, one with a comma in double quotes; repeat."
 _RANGE = "Range of a number, and within what most people lie; repeat."
 _MISSING_VALUES = "What stands for a missing value, besides an empty cell."
 Texts = list[str] | None
@@ -35,7 +36,7 @@ class Columns:
     """The options about columns, as they were typed."""
 
     ranges: Texts = member(_column(None, _RANGE, RANGE, "--range"))
-    levels: Texts = member(_column(None, "Levels of a category; repeat.", "COLUMN=A,B,..."))
+    levels: Texts = member(_column(None, _LEVELS, "COLUMN=A,B,..."))
     encoder: Path | None = member(
         _column(None, "All this as JSON, as in a model's encoder.", "FILE")
     )
@@ -55,7 +56,7 @@ class Columns:
             *map(_range, self.ranges or ()),
             *map(_levels, self.levels or ()),
         ]
-        markers = tuple(self.missing_values.split(",")) if self.missing_values else ()
+        markers = tuple(split_words(self.missing_values))
         return {
             "attributes": tuple(by_name((*(read.attributes if read else ()), *declared)).values()),
             "missing": tuple(self.missing or ()),
@@ -113,7 +114,7 @@ def format_declaration(attribute: "Attribute") -> list[str]:
 
     gaps = ["--missing", attribute.name] if attribute.missing else []
     if isinstance(attribute, Category):
-        return ["--levels", f"{attribute.name}={','.join(attribute.levels)}", *gaps]
+        return ["--levels", f"{attribute.name}={join_words(attribute.levels)}", *gaps]
     values = [attribute.low, attribute.high]
     if attribute.average is not None:
         values += attribute.scale
@@ -162,7 +163,7 @@ def _levels(text: str) -> "Category":
     from pdml.encoding.encoder import Category
 
     name, rest = _split("--levels", text, "COLUMN=A,B,C, for example sex=female,male")
-    return Category(name=name, levels=tuple(level.strip() for level in rest.split(",")))
+    return Category(name=name, levels=tuple(split_words(rest)))
 
 
 def _map(text: str) -> "FeatureMap":

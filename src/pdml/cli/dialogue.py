@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from pdml.cli.options import split_words
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def ask(prompt: str, check: "Check", default: str | None = None) -> str:
 
     def proved(text: str) -> str:
         findings = ValidationErrors()
-        check(findings, text.strip())
+        try:
+            check(findings, text.strip())
+        except InvalidInput as error:
+            raise typer.BadParameter(str(error)) from None
         if findings.mistakes:
             raise typer.BadParameter(findings.mistakes[0][1])
         return text.strip()
@@ -55,11 +59,6 @@ def require_reply(prompt: str) -> Iterator[None]:
         raise InvalidInput(f"nobody answered {prompt!r}: {way_out}") from None
 
 
-def split(text: str) -> list[str]:
-    """Words between commas."""
-    return [part.strip() for part in text.split(",")] if text else []
-
-
 def ask_attribute(name: str, kind: str) -> "Attribute":
     """A number's range, and what is expected of people; or the levels of a category."""
     from pdml.cli import column_options
@@ -68,7 +67,7 @@ def ask_attribute(name: str, kind: str) -> "Attribute":
     from pdml.tables import MISSING
 
     def some(f: "ValidationErrors", text: str) -> None:
-        f.texts(("levels",), split(text), least=1, most=1_000, refused=MISSING)
+        f.texts(("levels",), split_words(text), least=1, most=1_000, refused=MISSING)
 
     def two(f: "ValidationErrors", text: str) -> None:
         try:
@@ -78,8 +77,9 @@ def ask_attribute(name: str, kind: str) -> "Attribute":
 
     declaration: Attribute
     if kind == "category":
-        levels = ask(f"Possible levels of {name}, separated by commas", some)
-        declaration = Category(name=name, levels=tuple(split(levels)))
+        prompt = f"Possible levels of {name}, separated by commas"
+        levels = ask(f"{prompt} (one with a comma in double quotes)", some)
+        declaration = Category(name=name, levels=tuple(split_words(levels)))
     else:
         prompt = f"Range of {name} that can be known without looking at anybody"
         form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
@@ -183,9 +183,9 @@ def _servers() -> list[str]:
     from pdml.study.schema.template import server_table
 
     def good(f: "ValidationErrors", text: str) -> None:
-        read_servers(f, [server_table(part) for part in split(text)])
+        read_servers(f, [server_table(part) for part in split_words(text)])
 
-    return split(ask("Names of the servers, separated by commas", good, "alice,bob,carol"))
+    return split_words(ask("Names of the servers, separated by commas", good, "alice,bob,carol"))
 
 
 def _kind(f: "ValidationErrors", text: str) -> None:
@@ -195,9 +195,9 @@ def _kind(f: "ValidationErrors", text: str) -> None:
 
 def _several(what: str, proposed: str) -> list[str]:
     def two_or_more(f: "ValidationErrors", text: str) -> None:
-        f.texts(("answer",), split(text), least=2, most=100)
+        f.texts(("answer",), split_words(text), least=2, most=100)
 
-    return split(ask(f"{what}, separated by commas", two_or_more, proposed))
+    return split_words(ask(f"{what}, separated by commas", two_or_more, proposed))
 
 
 def _short(name: str, most: int) -> "Check":

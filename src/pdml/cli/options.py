@@ -1,6 +1,8 @@
 """Options in one line each, and those that several commands share."""
 
+import csv
 import inspect
+import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
@@ -106,6 +108,23 @@ def refuse_options(unfit: Mapping[str, Any], why: str) -> None:
     """Refuse the first option that was given where it has no meaning."""
     if unfit:
         raise InvalidInput(f"{format_option(next(iter(unfit)))} must be left out{why}")
+
+
+def split_words(text: str) -> list[str]:
+    """Words between commas, as CSV has them: one that holds a comma stands in double quotes."""
+    try:
+        rows = list(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error:
+        must = "words between commas must have both their quotes, as in 'A,\"B, C\"'"
+        raise InvalidInput(f"{must}, got {text!r}") from None
+    return [word.strip() for row in rows for word in row]
+
+
+def join_words(words: Iterable[str]) -> str:
+    """What `split_words` reads again."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(words)
+    return line.getvalue()
 
 
 def format_option(name: str) -> str:

@@ -16,8 +16,9 @@ from pdml.encoding.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
 from pdml.formats import decode
-from pdml.tables import Table, quote_names
+from pdml.tables import DATES, Kind, Table, quote_names
 
+TRUTHS = ("False", "True")  # of a column whose type says so: no record is looked at
 MOST_LEVELS = 256  # of a column of text: more are likely names or identifiers
 _PEOPLE = 4_000  # simulated: shares are shown to a whole percent
 
@@ -62,9 +63,24 @@ def encoder_for(
                 setting="missing",
             )
     undeclared = tuple(name for name in features if name not in declared)
+    if dates := [name for name in undeclared if table.kinds.get(name) == Kind.DATE]:
+        raise DataError(f"no feature can be a date, got {quote_names(dates)}: {DATES}")
+    truths = [name for name in undeclared if table.kinds.get(name) == Kind.TRUTH]
+    declared = {**declared, **{name: Category(name=name, levels=TRUTHS) for name in truths}}
+    undeclared = tuple(name for name in undeclared if name not in truths)
     if undeclared and not from_data:
         numbers = [name for name in undeclared if table.is_numeric(name, missing_values)]
-        raise UndeclaredColumns(undeclared, numbers)
+        entries = [
+            f"Number(name={name!r}, low=LOW, high=HIGH)"
+            if name in numbers
+            else f"Category(name={name!r}, levels=[...])"
+            for name in undeclared
+        ]
+        advice = (
+            f" by attributes=[{', '.join(entries)}], ignore what is no feature, or let from_data "
+            "take them from the data, which no noise protects"
+        )
+        raise UndeclaredColumns(undeclared, numbers, advice)
     attributes = {
         name: with_gaps(attribute) if name in missing else attribute
         for name, attribute in declared.items()
@@ -118,7 +134,7 @@ def _category_in(table: Table, name: str, spellings: Sequence[str] | None) -> Ca
     if len(levels) > MOST_LEVELS:
         raise DataError(
             f"column {name!r} must have at most {MOST_LEVELS} levels, got {len(levels)}: "
-            "leave it out if it holds names or identifiers"
+            "leave it out if it holds names, identifiers or dates"
         )
     missing = "" if spellings is None else "level"
     return Category(name=name, levels=tuple(levels), missing=missing)

@@ -2,6 +2,7 @@
 `Pipeline` that follows from it.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf
@@ -16,9 +17,9 @@ from pdml.encoding import maps, scaling
 from pdml.encoding.attributes import Attribute, Category, Number
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline, unnamed
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import DataError, InvalidInput, UndeclaredColumns
 from pdml.numerics.admm import rows
-from pdml.tables import Frame
+from pdml.tables import DATES, Frame, Kind, quote_names
 
 MISSING_VALUES = {"number": "average", "category": "level"}  # what a gap may be declared to mean
 GAPS = (
@@ -33,6 +34,7 @@ RANGES_LEAK = (
     "ranges='from_data' took each column's minimum and maximum, rounded outwards to two digits of "
     "their distance, from the records: a release no noise protects"
 )
+_TRUTH = (0.5, 0.5)  # the scale of a truth value, which its type says
 _NUMBERS: dict[str, Any] = {
     "accept_sparse": "csr",
     "dtype": [np.float64, np.float32],
@@ -60,7 +62,7 @@ class Encoding:
         and is reported as one.
     levels : mapping of str to levels, or None
         The levels of columns of text in a DataFrame. A column of pandas' categories has those that
-        its type declares.
+        its type declares, and one of truth values needs neither levels nor a scale.
     maps : map, list of maps, or None
         Further columns made of the scaled ones: `pdml.encoding.maps`, each as an object or as a
         dict, ``{"map": "squares"}``.
@@ -109,6 +111,54 @@ class Encoding:
                 "or none",
                 setting="intercept",
             )
+
+    @staticmethod
+    def suggest(frame: Any) -> str:
+        """A declaration to fill in, as Python source, from a DataFrame's types alone.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Of pandas, polars or Arrow.
+
+        Returns
+        -------
+        str
+            ``Encoding(...)`` with AVERAGE and SPREAD of each number, and the levels that no type
+            declares, to be filled in by what is known without looking at the records.
+
+        Raises
+        ------
+        InvalidInput
+            If it is no DataFrame.
+
+        Guarantees
+        ----------
+        - No record is looked at: frames of the same types get the same text.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": [44.0], "smoker": [True], "job": ["chef"]})
+        >>> print(Encoding.suggest(frame))
+        Encoding(
+            scales={
+                "age": (AVERAGE, SPREAD),
+            },
+            levels={
+                "job": ["...", "..."],
+            },
+        )
+        # AVERAGE ± SPREAD: where most people lie, by what is known without looking at the records
+        # "smoker": truth values, nothing to declare
+        """
+        schema = Frame.schema(frame)
+        if schema is None:
+            raise InvalidInput(
+                f"frame must be a DataFrame, got {type(frame).__name__}: its columns have no types",
+                setting="frame",
+            )
+        return _suggestion(schema)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every field by its name, as scikit-learn asks for them.
@@ -162,9 +212,9 @@ class Encoding:
         return any(way != "refuse" for way in (self.missing.values() if by_name else self._options))
 
     def needs_encoder(self, x: Any) -> bool:
-        """Whether there is more to X than numbers without gaps."""
+        """Whether there is more to X, or its `Frame`, than numbers without gaps."""
         gaps = bool(self.missing) if isinstance(self.missing, Mapping) else self.allows_gaps
-        frame = Frame.of(x)
+        frame = x if isinstance(x, Frame) else Frame.of(x)
         texts = frame is not None and not all(map(frame.is_numeric, frame.names))
         return gaps or bool(self.levels) or texts
 
@@ -173,22 +223,33 @@ class Encoding:
         from sklearn.utils import validation  # here: tables have no need of it
 
         y, frame = validation.validate_data(estimator, y=y), Frame.of(X)
-        if self.needs_encoder(X) and frame is not None:
+        if frame is not None:
+            self._refuse_dates(frame)
+        encodes = self.needs_encoder(X if frame is None else frame)
+        if encodes and frame is not None:
             validation.check_consistent_length(next(iter(frame.cells.values())), y)
             pipeline = self._pipeline(None, frame, _take_names(estimator, X, frame, reset=True))
             return pipeline, pipeline.read(X), y
-        x = _validate_numbers(estimator, X, sparse=not self.needs_encoder(X), reset=True)
+        x = _validate_numbers(estimator, X, sparse=not encodes, reset=True)
         validation.check_consistent_length(x, y)
         names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
-        if not self.needs_encoder(X):
+        if not encodes:
             refuse_gaps(x)
             if self.scales is None and self.ranges is None:
                 self._refuse_maps()
                 x = rows.compact(x)
                 bound, intercept = self.norm_bound, bool(self.intercept)
                 return Pipeline(names=names, norm_bound=bound, intercept=intercept), x, y
-        pipeline = self._pipeline(x, None, names or unnamed(x.shape[1]))
+        names = names or unnamed(x.shape[1])
+        kinds = () if frame is None else frame.kinds.values()
+        truths = [name for name, kind in zip(names, kinds, strict=False) if kind == Kind.TRUTH]
+        pipeline = self._pipeline(x, None, names, truths)
         return pipeline, pipeline.read(x), y
+
+    def _refuse_dates(self, frame: Frame) -> None:
+        dates = [name for name in frame.names if frame.kinds[name] == Kind.DATE]
+        if dates := [name for name in dates if name not in (self.levels or {})]:
+            raise DataError(f"no column of X can be a date, got {quote_names(dates)}: {DATES}")
 
     def _refuse_maps(self) -> None:
         if maps.maps_of(self.maps):
@@ -198,16 +259,22 @@ class Encoding:
                 setting="maps",
             )
 
-    def _pipeline(self, x: Matrix | None, frame: Frame | None, names: Sequence[str]) -> Pipeline:
+    def _pipeline(
+        self,
+        x: Matrix | None,
+        frame: Frame | None,
+        names: Sequence[str],
+        truths: Sequence[str] = (),
+    ) -> Pipeline:
         """What is declared of columns of an array, or of a DataFrame."""
         categories = self._categories(frame, names)
         numbers = [name for name in names if name not in categories]
-        if self.scales is None and self.ranges is None and numbers:
-            raise InvalidInput(
-                "scales must say (average, spread) of every number beside categories and gaps, "
-                f"got none for {numbers[0]!r}",
-                setting="scales",
-            )
+        if frame is not None:
+            truths = [name for name in numbers if frame.kinds[name] == Kind.TRUTH]
+        truths = [name for name in truths if not self._scaled(name, len(names), len(numbers))]
+        self._refuse_undeclared(numbers, truths, categories, advise=frame is not None)
+        typed = {*categories, *truths}
+        numbers = [name for name in numbers if name not in truths]
         gaps = self._gaps(names, categories)
         leaks = [
             leak
@@ -218,11 +285,18 @@ class Encoding:
             name: Category(name=name, levels=levels, missing=gaps[name])
             for name, levels in categories.items()
         }
+        average, spread = _TRUTH
+        attributes |= {
+            name: Number(
+                name=name, low=0, high=1, average=average, spread=spread, missing=gaps[name]
+            )
+            for name in truths
+        }
         plain = x is not None and not categories and not any(gaps.values())
         if numbers:
             columns = _columns_of(x, frame, names, numbers)
-            ranges = self._ranges(columns, names, categories)
-            scales = self._scales(columns, ranges, names, categories)
+            ranges = self._ranges(columns, names, typed)
+            scales = self._scales(columns, ranges, names, typed)
             if ranges is None:
                 far = np.full(len(numbers), inf) if plain else scaling.LIMIT * scales[:, 1]
                 ranges = scales[:, :1] + np.column_stack([-far, far])
@@ -261,16 +335,57 @@ class Encoding:
         for name in frame.names if frame is not None else ():
             if name in categories or frame is None or frame.is_numeric(name):
                 continue
-            levels = frame.levels(name)
-            if levels is None:
-                raise InvalidInput(
-                    f"column {name!r} of X must have declared levels, got {frame.kind(name)} "
-                    f"without: levels={{{name!r}: [...]}} declares them, or the type "
-                    "pandas.CategoricalDtype([...])",
-                    setting="levels",
-                )
-            categories[name] = levels
+            categories[name] = frame.levels.get(name, ())
         return {name: categories[name] for name in names if name in categories}
+
+    def _scaled(self, name: str, many: int, numbers: int) -> bool:
+        """Whether a column of truth values has a declaration of its own all the same."""
+        return any(
+            name in declared
+            if isinstance(declared, Mapping)
+            else not isinstance(declared, str) and len(declared) in (many, numbers)
+            for declared in (self.scales, self.ranges)
+            if declared is not None
+        )
+
+    def _refuse_undeclared(
+        self,
+        numbers: Sequence[str],
+        truths: Sequence[str],
+        categories: Mapping[str, tuple[str, ...]],
+        *,
+        advise: bool,
+    ) -> None:
+        """Name every column without a scale or levels, and say what to add."""
+        scales = self.scales
+        if isinstance(scales, Mapping):
+            if unknown := [name for name in scales if name not in numbers]:
+                raise InvalidInput(
+                    f"scales must be of columns of numbers in X, got {quote_names(unknown)}",
+                    setting="scales",
+                )
+            numbers = [name for name in numbers if name not in scales]
+        elif scales is not None or self.ranges is not None:
+            numbers = []
+        numbers = [name for name in numbers if name not in truths]
+        texts = [name for name, levels in categories.items() if not levels]
+        if numbers or texts:
+            fields = {
+                "scales": {name: _SCALE for name in numbers},
+                "levels": dict.fromkeys(texts, _LEVELS),
+            }
+            add = ", ".join(
+                f"{field}={{{', '.join(f'{_quote(name)}: {v}' for name, v in values.items())}}}"
+                for field, values in fields.items()
+                if values
+            )
+            meaning = ", where most people lie within AVERAGE ± SPREAD" if numbers else ""
+            raise UndeclaredColumns(
+                numbers + texts,
+                numbers,
+                f" by encoding=Encoding({add}){meaning}, or leave out what is no feature"
+                f"{'; Encoding.suggest(X) writes all of it' if advise else ''}",
+            )
 
     def _gaps(self, names: Sequence[str], categories: Collection[str]) -> dict[str, str]:
         """What a missing value means in each column, as attributes spell it."""
@@ -319,17 +434,43 @@ class Encoding:
             assert ranges is not None
             return _scales_of_ranges(ranges, sparse=sp.issparse(x))
         if isinstance(declared, Mapping):
-            if unknown := [name for name in declared if name not in numbers]:
-                raise InvalidInput(
-                    f"scales must be of columns of X, got {unknown[0]!r}", setting="scales"
-                )
-            if missing := [name for name in numbers if name not in declared]:
-                raise InvalidInput(
-                    f"scales must name every column of numbers, got none for {missing[0]!r}",
-                    setting="scales",
-                )
             declared = [declared[name] for name in numbers]
         return _pairs("scales", "(average, spread)", declared, len(numbers))
+
+
+_SCALE, _LEVELS = "(AVERAGE, SPREAD)", '["...", "..."]'
+
+
+def _quote(text: str) -> str:
+    """A text as Python and people write it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _suggestion(schema: Frame) -> str:
+    """`Encoding.suggest` of types."""
+    fields: dict[str, dict[str, str]] = {"scales": {}, "levels": {}}
+    notes = []
+    for name, kind in schema.kinds.items():
+        match kind:
+            case Kind.NUMBER:
+                fields["scales"][name] = _SCALE
+            case Kind.TEXT:
+                levels = schema.levels.get(name)
+                known = f"[{', '.join(map(_quote, levels))}]" if levels else _LEVELS
+                fields["levels"][name] = known
+            case Kind.TRUTH:
+                notes.append(f"# {_quote(name)}: truth values, nothing to declare")
+            case Kind.DATE:
+                notes.append(f"# {_quote(name)}: {DATES}")
+    lines = []
+    for field, values in fields.items():
+        if values:
+            entries = (f"        {_quote(name)}: {value}," for name, value in values.items())
+            lines += [f"    {field}={{", *entries, "    },"]
+    if fields["scales"]:
+        where = "where most people lie, by what is known without looking at the records"
+        notes.insert(0, f"# AVERAGE ± SPREAD: {where}")
+    return "\n".join(["Encoding(", *lines, ")", *notes])
 
 
 def read_inputs(pipeline: Pipeline, estimator: Any, X: Any) -> Matrix:

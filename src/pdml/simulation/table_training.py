@@ -25,7 +25,7 @@ from pdml.model.private_evaluation import CountedEvaluation, count
 from pdml.planning.resolve_plan import AUTO
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.simulation import OnRound, SimulationSettings, Topology, simulate
-from pdml.tables import Readable, Table, columns, open_table, read_table
+from pdml.tables import Frame, Readable, Table, columns, open_table, read_table
 from pdml.tables.columns import Roles
 from pdml.training.result import TrainingResult, measure
 
@@ -222,7 +222,7 @@ def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict
     DataError
         If a column is missing, or holds what the model has no feature for.
     """
-    return model.prediction_columns(model.features(open_table(table)), proba=proba)
+    return model.prediction_columns(model.features(_named(table)), proba=proba)
 
 
 def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation:
@@ -300,13 +300,20 @@ def evaluate_privately(
 
 def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Features, IntArray]:
     """Records as a model reads them, and the indices of their true classes."""
-    read, name = open_table(table), label or model.label
+    table, name = _named(table), label or model.label
     if not name:
         raise InvalidInput(
             "label must name a column, got nothing: the model does not say which", setting="label"
         )
-    truth = columns.positions(read, name, model.classes, what="the classes", private=True)
-    return model.features(read), truth
+    truth = columns.positions(
+        open_table(table), name, model.classes, what="the classes", private=True
+    )
+    return model.features(table), truth
+
+
+def _named(table: Readable) -> Readable:
+    """Records with named columns: a file is read once, a DataFrame as the model wants it."""
+    return table if Frame.of(table) is not None else open_table(table)
 
 
 def _refuse_early(epsilon: float | None, test: Readable | None, fraction: float) -> None:

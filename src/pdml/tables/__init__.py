@@ -1,9 +1,9 @@
 """Tables of people's records: one reader of files, and one of the columns that mean something."""
 
 from pdml.tables.cells import MISSING, number, quote, quote_names
+from pdml.tables.frame import DATES, Frame, Kind
 from pdml.tables.table import Table
 from pdml.tables.table_files import (
-    Frame,
     Readable,
     as_table,
     open_table,
@@ -13,8 +13,10 @@ from pdml.tables.table_files import (
 )
 
 __all__ = [
+    "DATES",
     "MISSING",
     "Frame",
+    "Kind",
     "Readable",
     "Table",
     "as_table",

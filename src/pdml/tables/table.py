@@ -12,20 +12,25 @@ from numpy.typing import NDArray
 from pdml._types import Array, BoolArray, IntArray
 from pdml.errors import DataError, MissingValueError
 from pdml.tables.cells import MISSING, TextColumn, distinct, number, objects, quote, quote_names
+from pdml.tables.frame import Kind
+
+_TRUTHS = {"False": 0.0, "True": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
     """Named columns of equal length: float64 or whole numbers, everything else as Python strings.
 
-    Truth values become the text "True" and "False". A missing cell (None, NaN or one of `MISSING`)
-    is refused when its column is used, unless declared (`absent`). Spaces at the ends never count.
+    Truth values become the text "True" and "False", and 1 and 0 where numbers are wanted. A missing
+    cell (None, NaN or one of `MISSING`) is refused when its column is used, unless declared
+    (`absent`). Spaces at the ends never count.
     """
 
     columns: Mapping[str, Any]  # of numbers, of texts, or `TextColumn`; afterwards arrays
     source: str = "the table"
     # the line on which each row begins, if the rows come from a text file
     lines: IntArray | None = None
+    kinds: Mapping[str, Kind] = field(default_factory=dict)  # of columns, where types say it
     # columns already taken apart, read as numbers, and as texts
     _written: dict[str, TextColumn] = field(init=False, repr=False, default_factory=dict)
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
@@ -82,6 +87,8 @@ class Table:
     ) -> Array:
         """The column as finite float64, NaN where ``absent``; ``private`` cells are not quoted."""
         column = self._column(name)
+        if self.kinds.get(name) == Kind.TRUTH and column.dtype.kind == "O":
+            column = np.array([_TRUTHS.get(cell, np.nan) for cell in column.tolist()])
         gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
         try:
             values = _with_gaps(column, gaps) if gaps.any() else self._floats(name, column)

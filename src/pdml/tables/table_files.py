@@ -10,20 +10,18 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, Self, TextIO
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdml import extras
-from pdml._types import Array
 from pdml.errors import DataError, InvalidInput, because, visible
 from pdml.files import atomic_write, open_file
 from pdml.tables.cells import TextColumn, number
+from pdml.tables.frame import ARROW_TEXTS, DATES, Frame, Kind, arrow_cells
 from pdml.tables.table import Table, kept_columns
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -274,20 +272,24 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
             f"{path} must be a Parquet file, got one that cannot be read: {_first_line(error)}"
         ) from error
     columns = {
-        name: _from_arrow(pa, content.column(stored[position])) for name, position in kept.items()
+        name: arrow_cells(pa, content.column(stored[position])) for name, position in kept.items()
     }
-    return Table(columns=columns, source=str(path))
+    truths = [
+        name for name in kept if pa.types.is_boolean(content.schema.field(stored[kept[name]]).type)
+    ]
+    return Table(columns=columns, source=str(path), kinds=dict.fromkeys(truths, Kind.TRUTH))
 
 
 def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    names = "integer floating boolean null decimal string large_string string_view"
-    if not any(getattr(types, f"is_{name}")(kind) for name in names.split()):
+    names = ("integer", "floating", "boolean", "null", "decimal", *ARROW_TEXTS)
+    if not any(getattr(types, f"is_{name}")(kind) for name in names):
+        advice = DATES if types.is_temporal(kind) else "convert it"
         raise DataError(
             f"column {name!r} of {path} must hold numbers, text or truth values, got "
-            f"{kind}: convert it, or leave it out"
+            f"{kind}: {advice}, or leave it out"
         )
 
 
@@ -305,31 +307,6 @@ def _check_size(path: Path, metadata: Any, columns: Sequence[str], packed: int) 
             f"{path} unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED} times its size, as "
             "files do that are made to fill a machine's memory: if you trust it, save it as .csv"
         )
-
-
-def arrow_cells(frame: Any) -> dict[str, NDArray[Any]]:
-    """The columns of whatever gives an Arrow stream."""
-    import pyarrow as pa
-
-    table = pa.table(frame)
-    return {name: _from_arrow(pa, table.column(name)) for name in table.column_names}
-
-
-def _from_arrow(pa: Any, column: Any) -> NDArray[Any]:
-    if pa.types.is_dictionary(column.type):
-        if pa.types.is_string(column.type.value_type):
-            return np.concatenate([np.empty(0, object), *map(_spread, column.chunks)])
-        column = column.cast(column.type.value_type)
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64(), safe=False)
-    values: NDArray[Any] = column.to_numpy()  # null becomes NaN or None
-    return values
-
-
-def _spread(chunk: Any) -> NDArray[Any]:
-    """Row by row, equal texts being one object; null becomes None."""
-    different = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
-    return np.asarray(different[chunk.indices.fill_null(len(different) - 1).to_numpy()])
 
 
 def parquet_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
@@ -374,69 +351,10 @@ def as_table(
     frame = Frame.of(records)
     if frame is None:
         return None
-    needed = texts or {name: not frame.is_numeric(name) for name in frame.names}
-    columns = {
-        name: frame.texts(name) if text else frame.numbers(name)
+    needed = texts or {name: frame.kinds[name] != Kind.NUMBER for name in frame.names}
+    columns = {  # a text where the model has a number is refused by whoever reads it
+        name: frame.texts(name) if text or not frame.is_numeric(name) else frame.numbers(name)
         for name, text in needed.items()
         if name in frame.cells
     }
-    return Table(columns=columns or frame.cells, source=source)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A DataFrame's columns: pandas' series, or what another library's cells are in Python."""
-
-    cells: Mapping[str, Any]
-    is_pandas: bool
-
-    @classmethod
-    def of(cls, x: Any) -> Self | None:
-        """The columns of a DataFrame; None of anything else."""
-        if hasattr(x, "iloc") and hasattr(x, "dtypes") and getattr(x, "ndim", 0) == 2:
-            names = map(str, x.columns)
-            return cls({name: x.iloc[:, k] for k, name in enumerate(names)}, is_pandas=True)
-        if hasattr(x, "__arrow_c_stream__"):
-            with suppress(ImportError):
-                return cls(arrow_cells(x), is_pandas=False)
-        if hasattr(x, "to_dict") and hasattr(x, "columns"):
-            return cls(x.to_dict(as_series=False), is_pandas=False)
-        return None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.cells)
-
-    def is_numeric(self, name: str) -> bool:
-        """Whether a column's type is one of numbers or truth values."""
-        if self.is_pandas:
-            return getattr(self.cells[name].dtype, "kind", "O") in "fiub"
-        kinds = {type(cell) for cell in np.asarray(self.cells[name], dtype=object).tolist()}
-        return kinds <= {int, float, bool, type(None)}
-
-    def kind(self, name: str) -> str:
-        """A column's type as its library calls it."""
-        return str(self.cells[name].dtype) if self.is_pandas else "text"
-
-    def levels(self, name: str) -> tuple[str, ...] | None:
-        """What a column's type declares."""
-        declared = getattr(getattr(self.cells[name], "dtype", None), "categories", None)
-        return None if declared is None else tuple(map(str, declared))
-
-    def numbers(self, name: str) -> Array:
-        """A column as numbers, with NaN in its gaps."""
-        cells = self.cells[name]
-        if self.is_pandas:
-            return np.asarray(cells.to_numpy(dtype=np.float64, na_value=np.nan))
-        return np.array(cells, dtype=np.float64)  # None becomes NaN
-
-    def texts(self, name: str) -> NDArray[Any]:
-        """A column as texts, with "" in its gaps."""
-        cells = self.cells[name]
-        if self.is_pandas:
-            gaps = cells.isna().tolist()
-        else:
-            gaps = [cell is None or cell != cell for cell in cells]
-        values = cells.tolist() if hasattr(cells, "tolist") else list(cells)
-        texts = ("" if gap else str(cell) for gap, cell in zip(gaps, values, strict=True))
-        return np.fromiter(texts, dtype=object, count=len(values))
+    return Table(columns=columns or frame.cells, source=source, kinds=frame.kinds)

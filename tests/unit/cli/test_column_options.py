@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.cli.column_options import Columns, format_declaration, parse_number, suggest_options
+from pdml.cli.options import join_words, split_words
 from pdml.encoding.encoder import Category, Number
 from pdml.errors import InvalidInput, MissingValueError, UndeclaredColumns
 
@@ -30,6 +31,22 @@ def test_levels_and_gaps_come_back_as_options() -> None:
     assert format_declaration(declared) == ["--levels", "sex=f,m", "--missing", "sex"]
     (read,) = Columns(levels=["sex = f, m"]).settings()["attributes"]
     assert read.levels == ("f", "m")
+
+
+@given(
+    st.lists(st.text("ab,\" '=", min_size=1).map(str.strip).filter(bool), min_size=1, unique=True)
+)
+def test_words_with_commas_and_quotes_come_back(words: list[str]) -> None:
+    assert split_words(join_words(words)) == words
+
+
+def test_a_level_with_a_comma_stands_in_quotes() -> None:
+    declared = Category(name="town", levels=("Bern, BE", "Basel"))
+    assert format_declaration(declared) == ["--levels", 'town="Bern, BE",Basel']
+    (read,) = Columns(levels=['town="Bern, BE", Basel']).settings()["attributes"]
+    assert read == declared
+    with pytest.raises(InvalidInput, match="both their quotes"):
+        Columns(levels=['town="Bern, BE']).settings()
 
 
 def test_the_command_line_again() -> None:

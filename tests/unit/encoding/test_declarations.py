@@ -1,6 +1,7 @@
 """What is declared about X: scales, ranges, levels, gaps and maps, from `fit` to a loaded model."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -10,13 +11,14 @@ import scipy.sparse as sp
 from estimators import make_classifier
 from finishing import scale_and_clip
 
-from pdml import Encoding, TrainingPlan, load_model
+from pdml import Encoding, PDMLClassifier, TrainingPlan, load_model, predict_table, train_table
 from pdml.encoding import scaling
 from pdml.encoding.encoder import Encoder, Number
 from pdml.encoding.encoding import RANGES_LEAK, SCALES_LEAK
 from pdml.encoding.maps import Fourier, Squares
 from pdml.encoding.pipeline import Pipeline
-from pdml.errors import ClippingWarning, DataError, InvalidInput
+from pdml.errors import ClippingWarning, DataError, InvalidInput, UndeclaredColumns
+from pdml.simulation.table_training import evaluate_table
 
 SUMS = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
 SCALES = [(50, 15), (3e4, 2e4)]
@@ -176,15 +178,15 @@ def test_a_sparse_column_of_zeros_has_a_range():
         ({"scales": [(1, 1), "x"]}, "each of the 2 features"),
         ({"scales": [(1, 0), (1, 1)]}, "spread of 'x0'"),
         ({"scales": "guess"}, "scales must be one of"),
-        ({"scales": {"x0": (0, 1)}}, "got none for 'x1'"),
-        ({"scales": {"z": (0, 1)}}, "columns of X, got 'z'"),
+        ({"scales": {"x0": (0, 1)}}, "column 'x1' has no declared"),
+        ({"scales": {"z": (0, 1)}}, "of numbers in X, got 'z'"),
         ({"maps": Squares()}, "maps must come with scales"),
         ({"scales": SCALES, "maps": "squares"}, "a table with its name"),
         ({"scales": SCALES, "maps": Squares(columns=("z",))}, "got 'z'"),
         ({"missing": "drop"}, "missing must be one of"),
         ({"scales": SCALES, "missing": {"x0": "level"}}, "it is a number"),
         ({"scales": SCALES, "missing": {"z": "average"}}, "columns of X, got 'z'"),
-        ({"missing": "average"}, "got none for 'x0'"),
+        ({"missing": "average"}, "columns 'x0', 'x1' have no declared"),
         ({"levels": {"z": ["a"]}}, "levels must be levels by the names"),
     ],
 )
@@ -269,8 +271,8 @@ def test_one_row_is_predicted_as_among_others():
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"levels": None}, "column 'town' of X must have declared levels"),
-        ({"scales": None}, "scales must say .* for 'age'"),
+        ({"levels": None}, r"'town' has no declared .*Encoding\(levels=\{\"town\": \["),
+        ({"scales": None}, "'age', 'income' have no declared"),
         ({"missing": "refuse"}, "missing = 'average' says what that means"),
         ({"missing": "average"}, "missing = 'level' says what that means"),
         ({"levels": {"town": ["Bern"]}}, "one of the declared levels"),
@@ -321,3 +323,90 @@ def test_a_model_has_the_rows_of_its_encoder():
     weights = np.append(model.coefficients[0], model.intercepts[0])
     np.testing.assert_allclose(model.decision_function(records), rows @ weights, rtol=1e-12)
     np.testing.assert_array_equal(model.predict(table), model.predict(records))
+
+
+def typed(many=300):
+    """A frame with a column of every kind, and labels that all of them tell something of."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, many),
+            "visits": pd.array(rng.integers(0, 9, many), dtype="Int64"),
+            "smoker": rng.random(many) < 0.3,
+            "town": rng.choice(["Bern, BE", "Basel"], many),
+        }
+    )
+    return table, table["age"] + 20 * table["smoker"] > 60
+
+
+def test_every_undeclared_column_is_named_at_once_with_what_to_paste():
+    table, y = typed()
+    for encoding in (Encoding(), Encoding(scales={})):
+        with pytest.raises(UndeclaredColumns) as error:
+            PDMLClassifier(encoding=encoding).fit(table, y)
+        assert error.value.columns == ("age", "visits", "town")
+        assert error.value.numbers == ("age", "visits")
+    added = re.search(r"Encoding\(scales.*\}\)", str(error.value))[0]
+    names = {"Encoding": Encoding, "AVERAGE": 40, "SPREAD": 20}
+    encoding = eval(added.replace('["...", "..."]', '["Bern, BE", "Basel"]'), names)
+    assert fitted(table, y, encoding=encoding).score(table, y) > 0.8
+
+
+def test_truth_values_need_no_declaration_and_may_have_one():
+    table, y = typed()
+    columns = table[["age", "smoker"]]
+    for declared in ({"age": (50, 20)}, [(50, 20)]):
+        model = fitted(columns, y, scales=declared).model_
+        smoker = model.pipeline.encoder.attributes[1]
+        assert (smoker.low, smoker.high, *smoker.scale) == (0, 1, 0.5, 0.5)
+        np.testing.assert_array_equal(
+            model.predict(columns), model.predict(columns.to_numpy(float))
+        )
+    for declared in ({"age": (50, 20), "smoker": (0.3, 0.4)}, [(50, 20), (0.3, 0.4)]):
+        model = fitted(columns, y, scales=declared).model_
+        assert model.pipeline.encoder.attributes[1].scale == (0.3, 0.4)
+    assert fitted(columns, y, ranges=[(0, 100)]).model_.pipeline.encoder.attributes[1].high == 1
+    mixed = fitted(
+        table, y, scales={"age": (50, 20), "visits": (4, 3)}, levels={"town": ["Bern, BE", "Basel"]}
+    )
+    assert mixed.model_.feature_names == ("age", "visits", "smoker", "town=Bern, BE", "town=Basel")
+    assert (
+        predict_table(mixed.model_, table)["prediction"].tolist() == mixed.predict(table).tolist()
+    )
+    assert evaluate_table(mixed.model_, table.assign(ill=y), "ill").accuracy == mixed.score(
+        table, y
+    )
+
+
+def test_dates_are_refused_before_anything_else_and_all_of_them():
+    table, y = typed()
+    table = table.assign(born=pd.Timestamp("1980-01-01"), stay=pd.Timedelta(days=3))
+    with pytest.raises(DataError, match="got 'born', 'stay': make a number of a date first"):
+        PDMLClassifier().fit(table, y)
+    with pytest.raises(DataError, match="got 'born', 'stay': make a number"):
+        train_table(table.assign(ill=y), "ill")
+    by_level = fitted(table[["born"]].astype(str), y, levels={"born": ["1980-01-01", "1980-01-02"]})
+    assert by_level.model_.feature_names == ("born=1980-01-01", "born=1980-01-02")
+
+
+def test_a_suggestion_follows_from_types_alone_and_becomes_a_declaration():
+    table, y = typed()
+    table = table.assign(sex=pd.Categorical(["f"] * len(table), ["f", "m"]), born=pd.Timestamp(0))
+    text = Encoding.suggest(table)
+    other = table.iloc[::-1].assign(age=7, town="secret", smoker=False)
+    assert text == Encoding.suggest(other) == Encoding.suggest(table.iloc[:0])
+    names = {"Encoding": Encoding, "AVERAGE": 40, "SPREAD": 20}
+    encoding = eval(text.replace('["...", "..."]', '["Bern, BE", "Basel"]'), names)
+    assert encoding.levels == {"town": ["Bern, BE", "Basel"], "sex": ["f", "m"]}
+    table = table.drop(columns="born")
+    assert fitted(table, y, encoding=encoding).score(table, y) > 0.8
+    assert '"born": make a number of a date' in text
+    with pytest.raises(InvalidInput, match="must be a DataFrame, got ndarray"):
+        Encoding.suggest(np.zeros((2, 2)))
+
+
+def test_a_text_where_the_model_has_a_number_is_named_with_its_row():
+    table, y = typed()
+    model = fitted(table[["age"]], y, scales={"age": (50, 20)}).model_
+    with pytest.raises(DataError, match="column 'age' must hold finite numbers, got 'x' in row 2"):
+        model.predict(pd.DataFrame({"age": ["3", "x"]}))

@@ -8,7 +8,6 @@ import typer
 
 from pdml.cli import dialogue, outputs
 from pdml.cli.column_options import NO_COLUMNS, Columns
-from pdml.cli.dialogue import split
 from pdml.cli.options import (
     FORCE,
     JSON,
@@ -18,6 +17,7 @@ from pdml.cli.options import (
     flag,
     group,
     option,
+    split_words,
     spread_options,
 )
 from pdml.cli.render import console
@@ -220,7 +220,7 @@ def new(
 
     outputs.check([file], force=force)
     answers: dict[str, Any] = {"title": title, "question": question}
-    answers |= {"classes": split(classes), "servers": split(servers)}
+    answers |= {"classes": split_words(classes), "servers": split_words(servers)}
     leaks: tuple[str, ...] = ()
     if from_csv is not None:
         proposals, leaks = _of_table(from_csv, label, columns, from_data=from_data)

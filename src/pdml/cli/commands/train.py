@@ -134,7 +134,7 @@ def train_table(
                 data,
                 label,
                 from_data=from_data,
-                classes=[name.strip() for name in classes.split(",")] if classes else (),
+                classes=options.split_words(classes),
                 ignore=columns.ignore or (),
                 epsilon_column=epsilon_column,
                 server_column=server_column,

@@ -1,0 +1,90 @@
+"""Frames: what the types of any library's columns say."""
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pdml.tables import Frame, Kind
+
+CELLS: dict[str, tuple[Kind, list[Any]]] = {
+    "whole": (Kind.NUMBER, [1, 2]),
+    "real": (Kind.NUMBER, [1.5, None]),
+    "exact": (Kind.NUMBER, [Decimal("1.5"), None]),
+    "truth": (Kind.TRUTH, [True, None]),
+    "text": (Kind.TEXT, ["a", None]),
+    "day": (Kind.DATE, [dt.date(2020, 1, 1), None]),
+    "moment": (Kind.DATE, [dt.datetime(2020, 1, 1), None]),
+    "while": (Kind.DATE, [dt.timedelta(days=1), None]),
+}
+KINDS = {name: kind for name, (kind, _) in CELLS.items()}
+ROWS = {name: cells for name, (_, cells) in CELLS.items()}
+
+
+class ForeignFrame:
+    """Names, and cells by ``to_dict``."""
+
+    columns = tuple(ROWS)
+
+    def to_dict(self, *, as_series: bool) -> dict[str, list[Any]]:
+        return ROWS
+
+
+def test_objects_are_what_their_cells_are() -> None:
+    for given in (ForeignFrame(), pd.DataFrame(ROWS, dtype=object)):
+        frame = Frame.of(given)
+        assert frame is not None and dict(frame.kinds) == KINDS
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"),
+    [
+        *((name, Kind.NUMBER) for name in ("int8", "UInt16", "Float32", "Sparse[float]")),
+        *((name, Kind.TRUTH) for name in ("bool", "boolean")),
+        *((name, Kind.TEXT) for name in ("str", "string", "category", "interval[int64]")),
+        *((name, Kind.DATE) for name in ("datetime64[s]", "timedelta64[s]", "period[M]")),
+        ("datetime64[s, UTC]", Kind.DATE),
+    ],
+)
+def test_types_of_pandas(dtype: str, kind: Kind) -> None:
+    frame = Frame.of(pd.DataFrame({"a": pd.Series([], dtype=dtype)}))
+    assert frame is not None and frame.kinds == {"a": kind}
+
+
+def test_types_of_arrow_and_their_cells() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table(ROWS)
+    for given in (table, pd.DataFrame({k: pd.Series(v) for k, v in ROWS.items()})):
+        frame = Frame.of(given)
+        assert frame is not None
+        assert {name: frame.kinds[name] for name in KINDS} == KINDS
+        np.testing.assert_array_equal(frame.numbers("exact"), [1.5, np.nan])
+        np.testing.assert_array_equal(frame.numbers("truth"), [1, np.nan])
+        assert frame.texts("truth").tolist() == ["True", ""]
+        assert frame.texts("text").tolist() == ["a", ""]
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        codes = pa.DictionaryArray.from_arrays([0, 1, None], pa.array(["a", "b"], kind))
+        frame = Frame.of(pa.table({"a": codes}))
+        assert frame is not None and frame.texts("a").tolist() == ["a", "b", ""]
+
+
+def test_types_of_polars() -> None:
+    pl = pytest.importorskip("polars")
+    wish = pl.Series(["x", "y"], dtype=pl.Enum(["y", "x"]))
+    frame = Frame.of(pl.DataFrame(ROWS).with_columns(e=wish, c=wish.cast(pl.Categorical)))
+    assert frame is not None
+    assert dict(frame.kinds) == {**KINDS, "e": Kind.TEXT, "c": Kind.TEXT}
+    assert frame.levels == {"e": ("y", "x")} and frame.texts("c").tolist() == ["x", "y"]
+
+
+def test_a_schema_holds_no_record() -> None:
+    levels = pd.CategoricalDtype(["f", "m"])
+    rows = pd.DataFrame({"a": [1.0], "b": ["secret"], "c": pd.Series(["m"], dtype=levels)})
+    frame = Frame.schema(rows)
+    assert frame is not None and all(len(cells) == 0 for cells in frame.cells.values())
+    assert frame.levels == {"c": ("f", "m")}
+    assert frame.kinds == {"a": Kind.NUMBER, "b": Kind.TEXT, "c": Kind.TEXT}
+    assert Frame.of(np.zeros((2, 2))) is None and Frame.schema(np.zeros((2, 2))) is None
