@@ -144,11 +144,14 @@ class Copy:
         """The first test that fails."""
         options = ["-x", "-q", "-n", "0", "-m", "not slow", "--tb=no", "-rfE"]
         options += ["-p", "no:cacheprovider", "-p", "no:schemathesis"]  # which takes its time
-        ran = self._run([sys.executable, "-m", "pytest", *options, *tests])
+        ran = self._pytest([*options, *tests])
         found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ran.stdout, flags=re.M)
         if ran.returncode not in (0, 1) or (ran.returncode == 1) != bool(found):
             raise Unclear(f"pytest ended with {ran.returncode}: {(ran.stdout + ran.stderr)[-500:]}")
         return found[1] if found else ""
+
+    def _pytest(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return self._run([sys.executable, "-m", "pytest", *arguments])
 
     def _found_by(self, attack: str) -> None:
         pdml = [sys.executable, "-c", "from pdml.cli import main; main()"]
