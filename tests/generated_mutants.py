@@ -130,9 +130,9 @@ def is_signature(node: Any) -> bool:
     while node.parent is not None:
         siblings = node.parent.children
         before = siblings[max(0, siblings.index(node) - 1)]
-        if node.parent.type in ("annassign", "tfpdef", "funcdef"):
-            if getattr(before, "value", "") in (":", "->") and node.type != "suite":
-                return True
+        typed = node.parent.type in ("annassign", "tfpdef", "funcdef") and node.type != "suite"
+        if typed and getattr(before, "value", "") in (":", "->"):
+            return True
         node = node.parent
     return False
 

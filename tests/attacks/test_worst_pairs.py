@@ -12,10 +12,18 @@ import numpy as np
 import pytest
 
 from pdml.accounting import per_release_loss
-from pdml.audit import Effort, answer_attacks, rounds_attacks, sums_attacks, worst_pairs
+from pdml.audit import (
+    Effort,
+    answer_attacks,
+    evaluation_attacks,
+    rounds_attacks,
+    sums_attacks,
+    worst_pairs,
+)
 from pdml.audit.worst_pairs import Space, search
 from pdml.device import memo
 from pdml.encoding.row_steps import ClipRows
+from pdml.mechanisms import count_release, integer_gaussian
 from pdml.numerics.sums import statistics
 
 LIGHT = Effort(transcripts=3_000, labels=40_000, pairs=150)
@@ -117,6 +125,34 @@ def test_a_ledger_that_counts_the_larger_of_both_sums(monkeypatch):
     monkeypatch.setattr(per_release_loss, "_exchange", larger)
     assert all(finding.passed for finding in by_fixed_pairs())
     assert not by_sums("sums, 2 classes").passed
+
+
+def test_a_table_that_counts_the_surest_records_twice(monkeypatch):
+    """Weights by confidence, say: whoever the model is not sure of is hidden as before."""
+    real = count_release.Counting.exact
+
+    def doubled(counting, truth, choice, confidence):
+        sure = confidence > 0.9
+        return real(
+            counting, *(np.append(part, part[sure]) for part in (truth, choice, confidence))
+        )
+
+    assert worst_pairs.by_counts(LIGHT, 7).passed
+    monkeypatch.setattr(count_release.Counting, "exact", doubled)
+    world = evaluation_attacks.evaluated()
+    unsure = (world, world.with_record(np.array([0.0, 0.0, 0.0, 0.0, 1.0])))
+    assert evaluation_attacks.distinguish("a pair in the middle", unsure, 750, 7, 1).passed
+    assert not worst_pairs.by_counts(LIGHT, 7).passed
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_noise_on_a_table_is_as_wide_as_it_says(monkeypatch, share):
+    """Halved, any pair shows it."""
+    real = integer_gaussian.sample
+    monkeypatch.setattr(integer_gaussian, "sample", lambda scale, rng: real(share * scale, rng))
+    finding = worst_pairs.by_counts(replace(LIGHT, transcripts=8_000), 7)
+    assert finding.passed == (share == 1.0)
+    assert finding.measured_lower_bound > 0.4 * finding.claim
 
 
 def test_an_answer_that_shows_its_last_level(monkeypatch):

@@ -23,7 +23,7 @@ from pdml._types import Array, IntArray
 from pdml.accounting.events import IterateReleased, SumsReleased
 from pdml.accounting.kinds import Adversary, Data
 from pdml.accounting.randomized_attributes import TOGETHER
-from pdml.audit import rounds_attacks, sums_attacks
+from pdml.audit import evaluation_attacks, rounds_attacks, sums_attacks
 from pdml.audit.answer_attacks import (
     CLASSES,
     DEVICES,
@@ -37,6 +37,7 @@ from pdml.audit.answer_attacks import (
     with_sums_noise,
 )
 from pdml.audit.confidence import DELTAS, FALSE_ALARM, Finding, epsilon_bound
+from pdml.audit.evaluation_attacks import Evaluated, evaluated
 from pdml.audit.rounds_attacks import DELTA, FAR, MU, label_victim, record_victims, three_classes
 from pdml.audit.sums_attacks import SHARE, World, WorldPair, sums_victim, with_noise
 from pdml.audit.victim import Effort, Victim
@@ -50,21 +51,22 @@ DRAWS = 600  # of noise, for one score
 MOST = 2_000  # pairs that are scored in one space
 
 _World = TypeVar("_World", bound=World)
+_Pair = TypeVar("_Pair")
 
 
 @dataclass(frozen=True)
-class Space(Generic[_World]):
+class Space(Generic[_Pair]):
     """All pairs of one kind: each is made of ``size`` numbers, about as large as normal ones."""
 
     name: str
     size: int
-    pair: Callable[[Array], WorldPair[_World]]
-    score: Callable[[WorldPair[_World], int], float]  # with draws from a seed
+    pair: Callable[[Array], _Pair]
+    score: Callable[[_Pair, int], float]  # with draws from a seed
 
 
 def worst_pair(effort: Effort, seed: int) -> tuple[Finding, ...]:
-    """Sums, rounds and randomised answers: the pair that a search finds, in each of their
-    settings.
+    """Sums, rounds, tables of counts and randomised answers: the pair that a search finds, in each
+    of their settings.
     """
     runs = effort.transcripts // SHARE
     findings = [_by_rounds(space, effort, seed) for space in rounds_spaces()]
@@ -79,10 +81,10 @@ def worst_pair(effort: Effort, seed: int) -> tuple[Finding, ...]:
     for answers in answer_spaces():
         people = search(answers, effort.pairs, seed)
         findings.append(replace(from_sums(people, runs, seed, effort.jobs), name=answers.name))
-    return (*findings, *_by_reports(effort))
+    return (*findings, by_counts(effort, seed), *_by_reports(effort))
 
 
-def search(space: Space[_World], candidates: int, seed: int) -> WorldPair[_World]:
+def search(space: Space[_Pair], candidates: int, seed: int) -> _Pair:
     """The pair with the best score on draws that did not choose it."""
     rng = np.random.default_rng(seed)
     count = min(candidates, MOST)
@@ -98,7 +100,7 @@ def search(space: Space[_World], candidates: int, seed: int) -> WorldPair[_World
 
 
 def _walk(
-    space: Space[_World],
+    space: Space[_Pair],
     point: Array,
     score: float,
     steps: int,
@@ -136,7 +138,7 @@ def _with_record(victim: Victim, numbers: Array) -> Victim:
 # Sums and randomised answers: two known mixtures of Gaussians
 
 
-def sums_spaces() -> tuple[Space[Victim], ...]:
+def sums_spaces() -> tuple[Space[WorldPair[Victim]], ...]:
     """Records and labels, for two classes and three, as reported and with the randomised response;
     noise such that Q and S tell alike.
     """
@@ -150,7 +152,7 @@ def sums_spaces() -> tuple[Space[Victim], ...]:
     return tuple(_records(name, victim) for name, victim in victims.items())
 
 
-def _records(name: str, victim: Victim) -> Space[Victim]:
+def _records(name: str, victim: Victim) -> Space[WorldPair[Victim]]:
     size = victim.matrix.shape[1] + victim.classes
     claims = victim.claims(Data.FEATURES)
 
@@ -161,13 +163,13 @@ def _records(name: str, victim: Victim) -> Space[Victim]:
     return Space(name, 2 * size, pair, lambda pair, seed: excess(pair, claims, seed))
 
 
-def answer_spaces() -> tuple[Space[Person], ...]:
+def answer_spaces() -> tuple[Space[WorldPair[Person]], ...]:
     """Labels, levels and the answer in the clear, which decides how long the rest of a row is."""
     person = with_sums_noise(respondent(STATUS, HABIT), 2, 4)
     return (_answers(person, "answer: status"), _answers(person, TOGETHER))
 
 
-def _answers(person: Person, data: str) -> Space[Person]:
+def _answers(person: Person, data: str) -> Space[WorldPair[Person]]:
     claims = {delta: person.claim(data, Adversary.OTHERS, delta) for delta in DELTAS}
     many = [CLASSES, *(len(question.choices) for question in person.study.encoder.sensitive)]
 
@@ -220,13 +222,13 @@ def excess(pair: WorldPair[_World], claims: dict[float, float], seed: int) -> fl
 # Rounds: what a record moves, given the same past
 
 
-def rounds_spaces() -> tuple[Space[Victim], ...]:
+def rounds_spaces() -> tuple[Space[WorldPair[Victim]], ...]:
     """A record with its label, or a label alone; and what the neighbours send."""
     label, (record, _) = label_victim(), record_victims()
     return (_iterates(label, Data.LABEL), _iterates(record, Data.FEATURES))
 
 
-def _iterates(victim: Victim, data: Data) -> Space[Victim]:
+def _iterates(victim: Victim, data: Data) -> Space[WorldPair[Victim]]:
     width = victim.matrix.shape[1]
     size = width + victim.classes
     loud = victim.with_noise(MU, data)
@@ -266,9 +268,32 @@ def moved(pair: WorldPair[Victim]) -> float:
     return total
 
 
-def _by_rounds(space: Space[Victim], effort: Effort, seed: int) -> Finding:
+def _by_rounds(space: Space[WorldPair[Victim]], effort: Effort, seed: int) -> Finding:
     found = search(space, effort.pairs, seed)
     return rounds_attacks.attack(space.name, *found.worlds, found.data, DELTA, effort, seed)
+
+
+# Tables of counts: what a record moves
+
+
+def counts_space() -> Space[tuple[Evaluated, Evaluated]]:
+    """A record with its label, wherever the model puts it."""
+    world = evaluated()
+    size = evaluation_attacks.COLUMNS + evaluation_attacks.CLASSES
+
+    def pair(numbers: Array) -> tuple[Evaluated, Evaluated]:
+        return world.with_record(numbers[:size]), world.with_record(numbers[size:])
+
+    name = "worst_pair: table of an evaluation"
+    return Space(name, 2 * size, pair, lambda pair, _: evaluation_attacks.apart(pair))
+
+
+def by_counts(effort: Effort, seed: int) -> Finding:
+    space = counts_space()
+    found = search(space, effort.pairs, seed)
+    return evaluation_attacks.distinguish(
+        space.name, found, effort.transcripts // SHARE, seed, effort.jobs
+    )
 
 
 # Reports: few enough to try all
