@@ -77,6 +77,25 @@ def test_settings_say_what_the_ledger_says(capsys: pytest.CaptureFixture[str]) -
     assert "budget" not in answer and answer["settings"]["plan"]["rounds"] == 60
 
 
+def test_without_a_plan_it_is_the_one_that_a_training_chooses(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x = np.random.default_rng(0).normal(size=(1200, 4))
+    settings = {"features_epsilon": 0.8, "delta": 1e-5, "colluding": 2}
+    fitted = PDMLClassifier(2.0, n_servers=4, classes=(False, True), **settings)  # type: ignore[arg-type]
+    fitted.fit(x, x[:, 0] > 0)
+    asked = ["--records", "300", "--servers", "4", "--features", "5", "--epsilon", "2"]
+    asked += ["--features-epsilon", "0.8", "--delta", "1e-5", "--colluding", "2"]
+    answer = output(capsys, *asked)
+    assert answer["settings"]["plan"] == fitted.model_.plan
+    spent = fitted.privacy_.row("features", "other servers", colluding=2).epsilon
+    planned = [row["epsilon"] for row in answer["coalitions"] if row["data"] == "features"]
+    assert planned[1] == spent and answer["budget"]["within"]
+    assert "The plan that pdml train would choose for this: one exchange of sums." in flat(
+        run(capsys, *asked)[1]
+    )
+
+
 def test_half_the_noise_shows(capsys: pytest.CaptureFixture[str]) -> None:
     loud, quiet = (
         output(capsys, *SETTINGS, "--noise-scale", scale)["rounds"][-1]["features_epsilon"]
@@ -232,7 +251,8 @@ def test_a_model_of_rounds_says_why_and_has_no_coalitions(
     ("arguments", "says"),
     [
         ([], "at least --records"),
-        (["--records", "9", "--colluding", "2"], "--colluding must be left out"),
+        (["--records", "9", "--rounds", "3", "--colluding", "2"], "--colluding must be left out"),
+        (["--records", "9", "--rounds", "3", "--topology", "ring"], "--topology must be left out"),
         (["--records", "9", "--method", "sums", "--rounds", "7"], "rounds must be 1"),
         (["--records", "9", "--method", "sums", "--colluding", "10"], "--colluding must be below"),
         (["--rounds", "3"], "at least --records"),
@@ -244,7 +264,7 @@ def test_a_model_of_rounds_says_why_and_has_no_coalitions(
         (["--records", "9", "--smallest-epsilon", "2"], "--smallest-epsilon must"),
         (["--records", "9", "--delta", "1"], "delta must"),
         (["--records", "9", "--features-epsilon", "-1"], "--features-epsilon must"),
-        (["--records", "9", "--features-delta", "1e-5"], "a budget needs"),
+        (["--records", "9", "--rounds", "3", "--features-delta", "1e-5"], "a budget needs"),
         (["--records", "9", "--noise-decay", "1"], "--noise-decay must"),
         (["nothing.json"], "cannot be read"),
     ],

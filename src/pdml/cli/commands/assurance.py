@@ -1,10 +1,11 @@
 """For those who have to answer for a training: `pdml privacy`, `pdml statement`, `pdml verify`."""
 
+from collections.abc import Callable
 from datetime import date
 from functools import partial
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pdml.cli import options, outputs
 from pdml.cli.options import JSON, argument, flag, option
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 
 _LABEL_EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
 _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
-_METHOD = "rounds or sums, one exchange.  [default: rounds]"
+_METHOD = "rounds or sums, one exchange."
+_PLANNED = "The plan that pdml train would choose for this"
+_DEGREE = "Links of the server that has fewest.  [default: 1]"
+_TOPOLOGY = "random, ring, complete, star, grid or small_world.  [default: random]"
 _LABEL_NOISE = "Noise on sums of labels (sigma of Q); 0: none.  [default: 1.1]"
 _SQUARE_NOISE = "Noise on sums of squares (sigma of S); 0: none.  [default: 1.9]"
+_FEATURES_EPSILON = (
+    "Budget: epsilon of features against other servers.  [default without a plan: 1]"
+)
 _COLLUDING = "Mask sums against so many other servers; a budget's too.  [default: all others]"
 _CAP = "Count reports up to this epsilon, in sums.  [default: every epsilon in full]"
 _OF_SUMS = ["method", "label_noise", "square_noise", "colluding", "epsilon_cap"]
@@ -37,7 +44,9 @@ def privacy(
     model: Path | None = argument(None, "A model.json: tell what it has spent.", "MODEL"),
     records: Count = option(None, "Records of the server that has fewest."),
     servers: Count = option(None, "How many servers.  [default: 10]"),
-    degree: Count = option(None, "Links of the server that has fewest.  [default: 1]"),
+    degree: Count = option(None, _DEGREE, panel=options.PLAN),
+    topology: str | None = option(None, _TOPOLOGY),
+    links: Count = options.LINKS,
     features: Count = option(None, "Numbers per record, with the constant 1.  [default: 10]"),
     classes: Count = option(None, "Classes of the label.  [default: 2]"),
     epsilon: Number = option(None, _LABEL_EPSILON),
@@ -50,7 +59,7 @@ def privacy(
     epsilon_cap: Number = option(None, _CAP, panel=options.PLAN),
     norm_bound: Number = option(None, "Longest a record may be.  [default: 1]"),
     delta: Number = option(None, "Chance for which nothing is promised.  [default: 1e-06]"),
-    features_epsilon: Number = option(None, "Budget: epsilon of features against other servers."),
+    features_epsilon: Number = option(None, _FEATURES_EPSILON),
     features_delta: Number = option(None, "Its delta.  [default: --delta]"),
     labels_epsilon: Number = option(None, "Budget: epsilon of labels against other servers."),
     labels_delta: Number = option(None, "Its delta.  [default: --delta]"),
@@ -63,8 +72,13 @@ def privacy(
     for one other server, half of them, all, and as many as the plan speaks of; --json has every
     number of them. With a budget, also whether it is kept, and the last round that stays within it.
 
+    Without settings of a plan it is the plan that `pdml train` chooses with the same options; with
+    one of them it is the plan that they make, the others being their defaults.
+
     \b
-    Example, before a training:
+    Example, before a training that chooses its own plan:
+      pdml privacy --records 450 --servers 10 --features 9
+    Example, before a training by a plan of one's own:
       pdml privacy --records 4500 --servers 10 --degree 2 --epsilon 1 --rounds 60 \\
           --features-epsilon 1 --features-delta 1e-6
     Example, before one exchange of sums of which at most five other servers collude:
@@ -75,10 +89,11 @@ def privacy(
     arguments = locals()
     sizes = options.pick_options(arguments, _SIZES)
     limits = options.pick_options(arguments, _BUDGET)
+    shape = options.pick_options(arguments, ("topology", "links"))
     settings = plan.settings() | options.pick_options(arguments, _OF_SUMS)
     if model is not None:
         options.refuse_options(
-            sizes | settings | limits, " with a model, which says itself what was spent"
+            sizes | shape | settings | limits, " with a model, which says itself what was spent"
         )
         _show_stored(model, as_json)
         return
@@ -86,7 +101,8 @@ def privacy(
         raise InvalidInput(
             "give either a model or the settings of a training, which need at least --records"
         )
-    if limits and features_epsilon is None and labels_epsilon is None:
+    own = settings.keys() - {"colluding"} or degree is not None
+    if own and limits and features_epsilon is None and labels_epsilon is None:
         raise InvalidInput(
             "a budget needs --features-epsilon or --labels-epsilon, got only a delta"
         )
@@ -96,11 +112,37 @@ def privacy(
     from pdml.planning.forecast.privacy_forecast import PrivacyForecast
     from pdml.planning.training_plan import TrainingPlan
 
+    if not own:
+        console.print_result(as_json, *_choose(sizes, limits, colluding, topology, links))
+        return
+    options.refuse_options(shape, " beside a plan: the number of links (--degree) says it")
     planned = PrivacyForecast(plan=TrainingPlan(**settings), **sizes)
     if limits:
         chance = {"features_delta": planned.delta, "labels_delta": planned.delta}
         planned = replace(planned, budget=Budget(**chance | limits, colluding=colluding))
     console.print_result(as_json, planned.to_dict(), lambda: _show_planned(planned))
+
+
+def _choose(
+    sizes: dict[str, Any],
+    limits: dict[str, float],
+    colluding: int | None,
+    topology: str | None,
+    links: int | None,
+) -> tuple[dict[str, Any], Callable[[], None]]:
+    """What a training by the planner's plan would spend: as JSON, and as tables."""
+    from pdml.accounting import Budget
+    from pdml.mechanisms.randomness import TOPOLOGY, Simulated
+    from pdml.numerics.admm.graph import build
+    from pdml.planning.forecast.privacy_forecast import PrivacyForecast
+
+    servers, delta = sizes.pop("servers", 10), sizes.get("delta", 1e-6)
+    _ = PrivacyForecast(servers=servers, **sizes)  # what lies outside its domain is refused
+    graph = build(topology or "random", servers, Simulated(0).public(TOPOLOGY), links)
+    chance = {"features_epsilon": 1.0, "features_delta": delta, "labels_delta": delta}
+    budget = Budget(**chance | limits, colluding=colluding)
+    planned = PrivacyForecast.planned(graph, budget, **sizes)
+    return planned.to_dict(), lambda: _show_planned(planned, _PLANNED)
 
 
 def _show_stored(path: Path, as_json: bool) -> None:
@@ -120,11 +162,14 @@ def _show_stored(path: Path, as_json: bool) -> None:
     console.print_result(as_json, {"model": path} | model.privacy, show)
 
 
-def _show_planned(planned: "PrivacyForecast") -> None:
+def _show_planned(planned: "PrivacyForecast", whose: str = "") -> None:
     from pdml.accounting.kinds import Method
 
     plan, lines = planned.plan, planned.ledger.overview(planned.plan.colluding)
     sums = plan.method == Method.SUMS
+    if whose:
+        how = "one exchange of sums" if sums else f"{plan.rounds} rounds"
+        console.print_text(f"{whose}: {how}.")
     console.print_privacy(
         lines, "After one exchange." if sums else f"After all {plan.rounds} rounds."
     )

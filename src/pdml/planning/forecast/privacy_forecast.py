@@ -1,13 +1,17 @@
 """What a training would spend, by public settings before any run."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from pdml import _validate
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.kinds import Data
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.resolve_plan import AUTO, resolve_plan
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
 from pdml.planning.training_plan import TrainingPlan
 
@@ -84,6 +88,29 @@ class PrivacyForecast:
         _validate.real("smallest_epsilon", least, low=0, high=self.epsilon, open_low=True, why=why)
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
         _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
+
+    @classmethod
+    def planned(cls, graph: Graph, budget: Budget, **settings: Any) -> Self:
+        """By the plan that a training within ``budget`` takes where none is given to it.
+
+        Parameters
+        ----------
+        graph : Graph
+            Who is linked to whom.
+        budget : Budget
+        **settings : value
+            Other fields, of which ``records`` are each server's.
+
+        Returns
+        -------
+        PrivacyForecast
+        """
+        forecast = cls(servers=graph.n, degree=int(graph.degrees.min()), budget=budget, **settings)
+        specs = [replace(forecast.spec, server=i) for i in range(graph.n)]
+        epsilons = np.full(graph.n * forecast.records, forecast.epsilon)
+        epsilons[0] = forecast.spec.epsilon
+        resolved = resolve_plan(AUTO, None, budget, specs=specs, epsilons=epsilons, graph=graph)
+        return replace(forecast, plan=resolved.plan)
 
     @cached_property
     def spec(self) -> ServerSpec:
