@@ -14,6 +14,9 @@ from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
 from pdml.numerics.sums import fit, statistics
 from pdml.numerics.sums.fit import Noise, fit_sums
 
+LOSSES = {2: LOGISTIC, 3: SOFTMAX}
+STILL = Noise(label=0.0, square=0.0)
+
 
 def population(records, width=6, *, seed=0, margin=2.0, offset=0.5):
     """Correlated Gaussian features, a constant of 0.3, labels by a logistic model."""
@@ -29,8 +32,7 @@ def population(records, width=6, *, seed=0, margin=2.0, offset=0.5):
 
 
 def exact(x, y, classes=2):
-    loss = LOGISTIC if classes == 2 else SOFTMAX
-    return statistics.exact(x, labels.codes(y, inf, classes), loss)
+    return statistics.exact(x, labels.codes(y, inf, classes), LOSSES[classes])
 
 
 def with_noise(totals, noise, rng):
@@ -123,6 +125,32 @@ def test_without_noise_it_is_logistic_regression():
     pooled = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8, max_iter=1000).fit(x, y)
     ours, theirs = x @ found, x @ pooled.coef_[0]
     assert np.sqrt(np.mean((ours - theirs) ** 2)) < 0.03 * theirs.std()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.integers(0, 10**6),
+    st.integers(10, 200),
+    st.sampled_from([2, 3]),
+    st.floats(-3, 3),
+    st.floats(0.05, 20),
+)
+def test_exact_sums_know_no_declared_centre_and_no_size_of_the_constant(
+    seed, records, classes, far, size
+):
+    """Columns declared elsewhere and another constant are one linear map of all rows: the margins
+    of the same people stay what they are."""
+    rng = np.random.default_rng(seed)
+    x, y = population(records, 5, seed=seed)
+    y = y if classes == 2 else rng.integers(0, 3, records)
+    moved = x.copy()
+    moved[:, :-1] += far * rng.normal(size=5) * x[:, :-1].std()
+    moved[:, -1] *= size
+    margins = []
+    for rows in (x, moved):
+        totals = statistics.exact(rows, labels.codes(y, 1.0, classes), LOSSES[classes])
+        margins.append(rows @ fit_sums(totals, STILL, loss=LOSSES[classes]).weights.T)
+    np.testing.assert_allclose(*margins, atol=1e-6 * np.abs(margins[0]).max())
 
 
 def test_three_classes_without_noise():

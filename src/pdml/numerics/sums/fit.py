@@ -46,6 +46,7 @@ from pdml.numerics.sums.posterior import (
     MarginMoments,
     Moments,
     fit_scale_and_offset,
+    fit_scale_and_shares,
     posterior,
 )
 from pdml.numerics.sums.statistics import Sums
@@ -55,6 +56,7 @@ _FLOOR = 0.2  # of the mean eigenvalue: below it an inverse would amplify what w
 _EDGE = 1.05  # in small matrices the largest eigenvalue of noise passes R a little
 _NULL = 10.0  # entries that are known to be zero, for a prior learnt from few
 _ROWS = 0.5  # of the constant's square: how far rows differ from a typical one
+_LEAST = 1e-12  # of the trace: the variance of a column that is the same in all records
 _SCALES = 2.0 ** -np.arange(8)
 _QUANTILES = 512
 
@@ -287,14 +289,13 @@ def normalise_totals(
 
 def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
     """`fit_sums` for moments per record, of rows with norm <= 1."""
+    if moments.intercept and not moments.label and len(moments.s) > 1:
+        return fit_centred(moments, loss)
     s = estimate_moments(
         moments.s, moments.square, intercept=moments.intercept, constant=moments.constant
     )
-    label_moments = moments_of(moments, s, loss)
-    q, linear = label_moments.q, posterior(label_moments)
-    doubt = min(1.0, radius(len(s), moments.square) / float(label_moments.values[-1]))
-    share = _share(linear, q, s, moments.intercept) * _SHARE * doubt
-    direction = without_constant(linear + share * q, moments.intercept)
+    linear, share, direction = _fit_direction(moments, s, loss)
+    q = _centre_codes(moments.q)
     scale, offsets = fit_scale_and_offset(
         _compute_margin_moments(direction, linear, q, s, moments), loss
     )
@@ -302,6 +303,67 @@ def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
     if moments.intercept:
         weights[:, -1] = offsets / np.sqrt(s[-1, -1])
     return SumsModel(weights=weights, moments=s, linear=linear, share=share, scale=scale)
+
+
+def fit_centred(moments: NoisyMoments, loss: Loss) -> SumsModel:
+    """The same in columns about their own means and with an intercept that no prior pulls to 0:
+    for totals most of which are exact, where the means are hardly noisier than records make them.
+
+    Guarantees
+    ----------
+    - Without noise, margins depend neither on the centre that was declared for a column nor on the
+      size of the constant.
+    """
+    q, s = _centre_codes(moments.q), moments.s
+    unit = float(np.sqrt(s[-1, -1]))
+    means = s[:-1, -1] / unit**2
+    drift = float(means @ means) / len(means)  # noise of the constant's row comes on top
+    inner = replace(
+        moments,
+        q=q[:, :-1] - np.outer(q[:, -1], means),
+        s=s[:-1, :-1] - np.outer(means, s[-1, :-1]) + _LEAST * np.trace(s) * np.eye(len(means)),
+        label=moments.label * sqrt(1 + drift),
+        square=moments.square * (1 + drift),
+        intercept=False,
+    )
+    within = estimate_moments(inner.s, inner.square, intercept=False)
+    linear, share, direction = _fit_direction(inner, within, loss)
+    blur, believed = hypot(moments.label / unit, sqrt(moments.report)), q[:, -1] / unit
+    margins = MarginMoments(
+        mean=np.zeros(len(q)),
+        covariance=direction @ within @ direction.T,
+        noisy=float(np.sum((direction @ inner.s) * direction)),
+        doubt=inner.square * float(np.linalg.norm(direction.T @ direction)),
+        shared=float(np.sum((linear @ within) * direction)),
+        classes=believed,
+        constant=believed,
+        believed=believed,
+        blur=blur,
+        offset=True,
+    )
+    scale, offsets = fit_scale_and_shares(margins, loss)
+    weights, square = (
+        scale * direction,
+        np.block(
+            [[within + np.outer(means, means) * unit**2, s[:-1, -1:]], [s[-1:, :-1], s[-1:, -1:]]]
+        ),
+    )
+    return SumsModel(
+        weights=np.column_stack([weights, offsets / unit - weights @ means]),
+        moments=np.asarray(square),
+        linear=np.column_stack([linear, believed / unit - linear @ means]),
+        share=share,
+        scale=scale,
+    )
+
+
+def _fit_direction(moments: NoisyMoments, s: Array, loss: Loss) -> tuple[Array, float, Array]:
+    """β, the share of q beside it, and their sum without the constant column."""
+    label_moments = moments_of(moments, s, loss)
+    linear = posterior(label_moments)
+    doubt = min(1.0, radius(len(s), moments.square) / float(label_moments.values[-1]))
+    share = _share(linear, label_moments.q, s, moments.intercept) * _SHARE * doubt
+    return linear, share, without_constant(linear + share * label_moments.q, moments.intercept)
 
 
 def _compute_margin_moments(
@@ -329,8 +391,7 @@ def _compute_margin_moments(
 
 def moments_of(moments: NoisyMoments, s: Array, loss: Loss) -> Moments:
     """What `posterior` takes, of moments whose S without noise is ``s``."""
-    # codes add up to 1
-    q = moments.q if len(moments.q) == 1 else moments.q - moments.q.mean(axis=0)
+    q = _centre_codes(moments.q)
     values, vectors = np.linalg.eigh(s)
     return Moments(
         q=q,
@@ -341,6 +402,11 @@ def moments_of(moments: NoisyMoments, s: Array, loss: Loss) -> Moments:
         deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, len(q))))),
         intercept=moments.intercept,
     )
+
+
+def _centre_codes(q: Array) -> Array:
+    """q of codes that add up to 0."""
+    return q if len(q) == 1 else np.asarray(q - q.mean(axis=0))
 
 
 def _check(totals: Sums, norm_bound: float) -> None:
@@ -406,7 +472,7 @@ def fit_local_model(
         intercept=intercept,
         constant=constant,
     )
-    model = fit_moments(both, loss)
+    model = fit_centred(both, loss) if intercept and local.width > 1 else fit_moments(both, loss)
     return replace(model, weights=model.weights / norm_bound)
 
 

@@ -51,6 +51,7 @@ _WIDER, _SPREAD = 2.0, 1.0  # of variances, beside what S without its noise says
 _EXPLAINED = 0.2  # correlation of margins and labels
 _EQUAL = 20.0  # to 1, that classes are equally large
 _UNEVEN = 0.6  # E y, where classes are not equally large
+_BALANCE = 0.4  # E y about 0, where a fit in centred columns is uncertain of it
 _CLIPPED = 0.05  # what E y may seem to be where rows of one class are clipped more
 _HIDDEN = 0.5  # doubt about a variance beside it, from which shares count more than the direction
 _RAREST = 0.02  # share of a class
@@ -263,12 +264,30 @@ def fit_scale_and_offset(margins: MarginMoments, loss: Loss) -> tuple[float, Arr
     equal = alone * np.append(1.0, margins.constant)
     if chance < _SURE:
         return float(equal[0]), equal[1:]
-    identity = np.broadcast_to(np.eye(len(classes)), (len(points), len(classes), len(classes)))
-    share = classes + (c / many if len(classes) > 1 else 0.0)
-    target = np.append(shared + share @ margins.mean, share)
-    uneven = _minimum(np.concatenate([points[:, :, None], identity], axis=2), target, loss)
+    uneven = _match_shares(margins, points, shared, classes, loss)
     parameters = (1 - chance) * equal + chance * uneven
     return max(float(parameters[0]), 0.0), parameters[1:]
+
+
+def fit_scale_and_shares(margins: MarginMoments, loss: Loss) -> tuple[float, Array]:
+    """The same where offsets follow from the shares of classes alone, as sure as these are."""
+    c, many = loss.label_weight, max(2, len(margins.mean))
+    prior = (_BALANCE * c) ** 2
+    classes = _limit_shares(margins.classes * (prior / (prior + margins.blur**2)), c, many)
+    codes = len(margins.mean) * labels.code_variance(inf, loss, many)
+    points = _points(margins, max(codes - float(classes @ classes), 1e-2 * c**2))
+    parameters = _match_shares(margins, points, max(margins.shared, 0.0), classes, loss)
+    return max(float(parameters[0]), 0.0), parameters[1:]
+
+
+def _match_shares(
+    margins: MarginMoments, points: Array, shared: float, classes: Array, loss: Loss
+) -> Array:
+    """Scale and offsets under which classes are as frequent as in ``classes``."""
+    identity = np.broadcast_to(np.eye(len(classes)), (len(points), len(classes), len(classes)))
+    share = classes + (loss.label_weight / len(classes) if len(classes) > 1 else 0.0)
+    target = np.append(shared + share @ margins.mean, share)
+    return _minimum(np.concatenate([points[:, :, None], identity], axis=2), target, loss)
 
 
 def _uneven(margins: MarginMoments, loss: Loss, many: int) -> tuple[float, Array]:
@@ -289,12 +308,16 @@ def _uneven(margins: MarginMoments, loss: Loss, many: int) -> tuple[float, Array
     hidden = margins.doubt**2 / (
         margins.doubt**2 + (_HIDDEN * float(np.trace(margins.covariance))) ** 2
     )
-    chance *= hidden
+    return chance * hidden, _limit_shares(class_means, c, many)
+
+
+def _limit_shares(class_means: Array, c: float, many: int) -> Array:
+    """E c y where no class is rarer than one in fifty."""
     if len(class_means) == 1:
         most = c * (1 - 2 * _RAREST)
-        return chance, np.asarray(np.clip(class_means, -most, most))
+        return np.asarray(np.clip(class_means, -most, most))
     shares = np.maximum(class_means / c + 1 / many, _RAREST)
-    return chance, np.asarray(c * (shares / shares.sum() - 1 / many))
+    return np.asarray(c * (shares / shares.sum() - 1 / many))
 
 
 def _points(margins: MarginMoments, room: float) -> Array:
