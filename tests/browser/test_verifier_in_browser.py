@@ -68,6 +68,7 @@ def test_a_good_folder_is_accepted(browser: Chrome, page: str, name: str) -> Non
     model = json.loads((RESULTS / name / "model.json").read_bytes())
     lines = model["privacy"]["rows"] + model["privacy"].get("coalitions", [])
     assert len(texts(browser, "#ledger tbody tr")) == len(lines)
+    assert texts(browser, "#simulated")[0].startswith("The noise is simulated")  # the specimens' is
     assert len(texts(browser, "#model tbody tr")) == len(model["feature_names"]) + 1
     assert browser.get_log("browser") == []  # nothing that the policy forbids, and no error
 

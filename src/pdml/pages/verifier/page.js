@@ -101,6 +101,7 @@ function draw(summary) {
   if (drawn && summary.study) drawStudy(summary);
   if (drawn && summary.statements.length) drawStatements(summary);
   if (summary.ledger) drawLedger(summary.ledger);
+  show("#simulated", summary.statements?.some(({ source }) => source === "simulated") ?? false);
   if (summary.model) drawModel(summary);
   verdict.focus();
 }
