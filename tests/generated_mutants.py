@@ -39,8 +39,8 @@ from uncovered import functions
 
 PAGE = ROOT / "docs" / "evaluation" / "mutants.md"
 MUTATED = ("accounting", "mechanisms", "numerics/sums")
-TESTS = ("accounting", "mechanisms", "numerics", "planning", "training")  # of tests/unit
-PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-m", "not slow")
+TESTS = ("accounting", "mechanisms", "numerics")  # of tests/unit
+PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-m", "not slow and not long")
 QUICK = ("--hypothesis-profile", "fast")
 SECONDS = 60.0  # of tests for one mistake
 GIGABYTES = 8
