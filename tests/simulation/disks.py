@@ -4,6 +4,8 @@ what was synced and any part of the rest.
 
 import contextlib
 import ctypes
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -21,8 +23,11 @@ from disk import (
     _File,
     _library,
     _Methods,
+    _name,
     _Vfs,
 )
+
+from pdml.collector.storage.report_keys import KeyDisk
 
 READ_FAILS, SYNC_FAILS = IOERR | 1 << 8, IOERR | 4 << 8
 SECTOR = 512  # bytes that a torn write keeps whole
@@ -31,27 +36,38 @@ _LOGGED = ("journal.db", "control.db", "reports.db")
 
 
 class Disk:
-    """The databases directly in one folder. Other files are on disk at once, and whole."""
+    """The databases directly in one folder, and the keys of reports beside them. Other files are on
+    disk at once, and whole.
+    """
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.folder, self.random = folder, random
         self.full = False
         self.failing_reads = self.failing_syncs = 0  # so many of the next ones
-        self.cut_after: int | None = None  # so many writes, syncs and deletions
+        # after so many writes, syncs and deletions: the power is cut, or the process is killed
+        self.cut_after: int | None = None
+        self.kill_after: int | None = None
         self.faults = 0
-        self._is_reliable = False
-        self.power_on()
+        self._is_reliable = self.dead = False
+        self._mount()
 
-    def power_on(self) -> None:
-        """From now on every write is logged upon the files as they are."""
-        self.dead, self._log, self._lost = False, [], set()
+    def start(self) -> None:
+        """A process begins where the last one ended: what that one had not synced still is not."""
+        self.dead = False
+
+    def _mount(self) -> None:
+        """What is there now is on disk; from now on every write is logged."""
         self._base = self._files()
+        self._log: list[tuple] = []
+        self._lost: set[int] = set()  # entries of the log that a sync failed to bring to the disk
         self.unsynced: set[str] = set()
+        self._power_failed = False
 
     def _files(self) -> dict[str, bytes]:
-        names = (name + end for name in _LOGGED for end in ("", "-wal"))
-        paths = (self.folder / name for name in names)
-        return {path.name: path.read_bytes() for path in paths if path.exists()}
+        names = [name + end for name in _LOGGED for end in ("", "-wal")]
+        names += [f"{path.parent.name}/{path.name}" for path in self.folder.glob("*.keys/*.keys")]
+        paths = ((name, self.folder / name) for name in sorted(names))
+        return {name: path.read_bytes() for name, path in paths if path.exists()}
 
     def kill(self) -> None:
         """The process ends; what it has written stays."""
@@ -62,19 +78,22 @@ class Disk:
         """What was not synced survives or not, each write by itself; the last one may be torn."""
         if not self.dead:
             self.dead, self._image = True, self._after_power_cut()
+            self._power_failed = True
 
     def restore(self, files: dict[str, bytes] | None = None) -> None:
         """The files as they are after the end of the process, or an old copy of them."""
-        for path in self.folder.iterdir():
-            if path.name.startswith(_LOGGED):
+        for path in (*self.folder.iterdir(), *self.folder.glob("*.keys/*.keys")):
+            if path.name.startswith(_LOGGED) or path.parent != self.folder:
                 path.unlink()
         for name, content in (self._image if files is None else files).items():
             (self.folder / name).write_bytes(content)
             (self.folder / name).chmod(0o600)
+        if self._power_failed or files is not None:
+            self._mount()
 
     def calm(self) -> None:
         """Nothing fails from now on."""
-        self.full, self.cut_after = False, None
+        self.full, self.cut_after, self.kill_after = False, None, None
         self.failing_reads = self.failing_syncs = 0
 
     @contextlib.contextmanager
@@ -93,7 +112,8 @@ class Disk:
     def _after_power_cut(self) -> dict[str, bytes]:
         log, chance = self._log, self.random.random
         synced = {entry[1]: i for i, entry in enumerate(log) if entry[0] == "sync"}
-        named = max((i for i, entry in enumerate(log) if entry[0] == "folder"), default=-1)
+        folders = {entry[1]: i for i, entry in enumerate(log) if entry[0] == "folder"}
+        named = folders.get("", -1)
         keep = chance()  # of all that was not synced: nothing, some, or nearly everything
         files = {name: bytearray(content) for name, content in self._base.items()}
         for i, (operation, name, *details) in enumerate(log):
@@ -113,6 +133,10 @@ class Disk:
                 data = data[: SECTOR * int(chance() * len(data) / SECTOR)]
             content.extend(bytes(max(0, offset - len(content))))
             content[offset : offset + len(data)] = data
+        first = {name: i for i, (_, name, *_) in reversed([*enumerate(log)])}
+        for name in [name for name in files if "/" in name and name not in self._base]:
+            if first[name] > folders.get(name.partition("/")[0], -1) and chance() >= keep:
+                del files[name]  # whose name was not on the disk yet
         return {name: bytes(content) for name, content in files.items()}
 
     def before(self, operation: str, name: str) -> int:
@@ -127,13 +151,13 @@ class Disk:
                 self.faults += 1
                 return READ_FAILS
             return 0
-        if self.cut_after is not None:
-            self.cut_after -= 1
-            if self.cut_after < 0:
-                self.cut_after = None
-                self.faults += 1
-                self.cut_power()
-                return IOERR
+        for what, end in (("cut_after", self.cut_power), ("kill_after", self.kill)):
+            if (left := getattr(self, what)) is not None:
+                setattr(self, what, left - 1 if left else None)
+                if not left:
+                    self.faults += 1
+                    end()
+                    return IOERR
         if operation == "write" and self.full:
             self.faults += 1
             return FULL
@@ -151,6 +175,37 @@ class Disk:
             self.unsynced.add(name)
         elif operation == "sync":
             self.unsynced.discard(name)
+
+
+class SimulatedKeyDisk(KeyDisk):
+    """The way of reports' keys to the disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def write(self, handle: int, data: bytes, offset: int) -> None:
+        name = _name(handle)
+        code = self._disk.before("write", name)
+        written = data[: len(data) // 2] if code == FULL else b"" if code else data
+        if written:
+            super().write(handle, written, offset)
+            self._disk.log("write", name, offset, written)
+        _raise(code)
+
+    def sync(self, handle: int) -> None:
+        name = _name(handle)
+        _raise(self._disk.before("sync", name))
+        self._disk.log("sync", name)
+
+    def sync_folder(self, folder: Path) -> None:
+        _raise(self._disk.before("sync", folder.name))
+        self._disk.log("folder", folder.name)
+
+
+def _raise(code: int) -> None:
+    if code:
+        number = errno.ENOSPC if code == FULL else errno.EIO
+        raise OSError(number, os.strerror(number))
 
 
 class Disks:

@@ -119,7 +119,7 @@ class Observer:
                 self._check_stored(machine, machine.daemon.committed, key)
 
     def failed_to_start(self, machine: "Machine", error: Exception) -> None:
-        self.world.note("no start", machine.name, type(error).__name__)
+        self.world.note("no start", machine.name, repr(error))
         if not (machine.disk.full or machine.disk.faults):
             self.refuse("a node starts", f"{machine.name} does not start: {error!r}")
 
@@ -137,27 +137,18 @@ class Observer:
 
     def step(self, machine: "Machine") -> None:
         """A machine has computed."""
-        daemon = machine.daemon
+        daemon = machine.daemon if machine.name in self.world.nodes else None
         work = None if daemon is None else daemon.admission.work
         if work is not None and work.begun:
             self.begun.setdefault(work.offer.attempt, set()).add(machine.name)
-        state = []
-        for other in self.world.machines.values():
-            daemon = other.daemon
-            work = None if daemon is None else daemon.admission.work
-            exchange = None if work is None else work.exchange
-            state += [
-                daemon is not None,
-                work and (work.begun, work.offer.job),
-                exchange and (exchange.participant.round, exchange._awaited),
-            ]
+        state = [other.describe() for other in self.world.machines.values()]
         self.states.add(hash(repr(state)))
 
     # At the end
 
     def finish(self) -> None:
         """All machines are up, nobody is in a job, and nobody has an offer that has not ended."""
-        for machine in self.world.machines.values():
+        for machine in self.world.nodes.values():
             if machine.name in self.dishonest:
                 continue
             self._check_budget(machine)
@@ -205,7 +196,7 @@ class Observer:
                     self.refuse("the right party", f"{machine.name}: {sentence}")
 
     def _disk_faults(self) -> bool:
-        return any(machine.disk.faults for machine in self.world.machines.values())
+        return any(machine.disk.faults for machine in self.world.nodes.values())
 
     def _check_evidence(self, machine: "Machine") -> None:
         for path in machine.folder.glob("evidence/*/*.evidence"):

@@ -1,11 +1,13 @@
-"""Mistakes in the protocol, planted one at a time: schedules must find each.
+"""Mistakes in the protocol and in the collection, planted one at a time: schedules must find each.
 
 .venv/bin/python tests/simulation/mistakes.py             after how many seeds each is found
 .venv/bin/python tests/simulation/mistakes.py rollback    those whose names contain a word
 """
 
+import asyncio
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +17,17 @@ from unittest import mock
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
+from disks import SimulatedKeyDisk
 from schedule import draw, execute
 
 from pdml.accounting.events import encode_event
+from pdml.collector.intake import service
+from pdml.collector.intake.report_rules import Rules
+from pdml.collector.intake.service import Writer
+from pdml.collector.storage import records, retention
+from pdml.collector.storage.records import STORED, CollectionState, Outcome
+from pdml.collector.storage.sqlite import SqliteStore
+from pdml.collector.storage.store import Store
 from pdml.node.job import participant
 from pdml.node.job.admission import JobAdmission
 from pdml.node.job.equivocation_reporter import EquivocationReporter
@@ -129,6 +139,86 @@ def _nothing_sent_again() -> list[Change]:
     return [(Participant, "resend", lambda self, peer: [])]
 
 
+# Of the collection
+
+
+def _acknowledged_before_commit() -> list[Change]:
+    committed = Writer.commit
+
+    async def commit(self: Writer, entries: list) -> list:
+        asyncio.get_running_loop().create_task(committed(self, entries))
+        return [STORED] * len(entries)
+
+    return [(Writer, "commit", commit)]
+
+
+def _collection_without_fsync() -> list[Change]:
+    opened = SqliteStore.__init__
+
+    def init(self: SqliteStore, *arguments, **options) -> None:
+        opened(self, *arguments, **options, synchronous="OFF")
+
+    return [(SqliteStore, "__init__", init)]
+
+
+def _keys_without_fsync() -> list[Change]:
+    return [(SimulatedKeyDisk, "sync", lambda self, handle: None)]
+
+
+def _counted_twice() -> list[Change]:
+    decided = SqliteStore._decide
+
+    def decide(self: SqliteStore, db, entry, state):
+        decision = decided(self, db, entry, state)
+        if decision.code is Outcome.REPLAYED:
+            self._insert_new(db, [entry._replace(id=os.urandom(16))])
+            return STORED
+        return decision
+
+    return [(SqliteStore, "_decide", decide)]
+
+
+def _withdrawn_exported() -> list[Change]:
+    return [(SqliteStore, "ERASE", "SELECT ?")]
+
+
+def _keys_of_withdrawn_kept() -> list[Change]:
+    return [(Store, "_destroy_doomed", lambda self: None)]
+
+
+def _withdrawal_only_promised() -> list[Change]:
+    return [(Store, "withdraw", lambda self, report: True)]
+
+
+def _frozen_takes_reports() -> list[Change]:
+    refused = records.refusal_reason
+
+    def refusal(state: CollectionState, closed_reason: Outcome | None) -> Outcome | None:
+        return None if state is CollectionState.FROZEN else refused(state, closed_reason)
+
+    return [(records, "refusal_reason", refusal)]
+
+
+def _exported_without_freezing() -> list[Change]:
+    return [(Store, "freeze", lambda self, hour: hour)]
+
+
+def _never_closes() -> list[Change]:
+    return [(Rules, "closed_reason", lambda self, now: None)]
+
+
+def _invitation_used_again() -> list[Change]:
+    return [(SqliteStore, "_use_tokens", lambda self, db, tokens: len(tokens))]
+
+
+def _any_date_believed() -> list[Change]:
+    return [(retention, "WEEK", 1 << 40)]
+
+
+def _never_erased() -> list[Change]:
+    return [(service, "keep_retention", lambda *arguments: None)]
+
+
 MISTAKES: dict[str, Callable[[], list[Change]]] = {
     "send before commit": _send_before_commit,
     "journal without fsync": _journal_without_fsync,
@@ -142,21 +232,40 @@ MISTAKES: dict[str, Callable[[], list[Change]]] = {
     "no deadline": _no_deadline,
     "nothing sent again": _nothing_sent_again,
 }
+COLLECTION = {
+    "acknowledged before commit": _acknowledged_before_commit,
+    "collection without fsync": _collection_without_fsync,
+    "keys without fsync": _keys_without_fsync,
+    "counted twice": _counted_twice,
+    "withdrawn exported": _withdrawn_exported,
+    "keys of what is withdrawn kept": _keys_of_withdrawn_kept,
+    "withdrawal only promised": _withdrawal_only_promised,
+    "frozen takes reports": _frozen_takes_reports,
+    "exported without freezing": _exported_without_freezing,
+    "never closes": _never_closes,
+    "invitation used again": _invitation_used_again,
+    "any date believed": _any_date_believed,
+    "never erased": _never_erased,
+}
 
 
 @contextlib.contextmanager
 def planted(name: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        for owner, attribute, value in MISTAKES[name]():
+        for owner, attribute, value in (MISTAKES | COLLECTION)[name]():
             stack.enter_context(mock.patch.object(owner, attribute, value))
         yield
 
 
 def seeds_until_found(name: str, most: int = MOST_SEEDS) -> tuple[int, str]:
-    """How many seeds it takes, and what is seen; 0 if it is not found."""
+    """How many seeds it takes, and what is seen; 0 if it is not found. Schedules without the party
+    that makes the mistake pass by themselves.
+    """
     with planted(name):
         for seed in range(most):
-            violation = execute(draw(seed)).violation
+            schedule = draw(seed)
+            concerned = schedule.collects if name in COLLECTION else schedule.method
+            violation = execute(schedule).violation if concerned else None
             if violation is not None:
                 return seed + 1, str(violation)
     return 0, ""
@@ -165,7 +274,7 @@ def seeds_until_found(name: str, most: int = MOST_SEEDS) -> tuple[int, str]:
 def main() -> int:
     words = sys.argv[1:]
     missed = 0
-    for name in MISTAKES:
+    for name in MISTAKES | COLLECTION:
         if words and not any(word in name for word in words):
             continue
         began = time.process_time()

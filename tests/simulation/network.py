@@ -11,7 +11,8 @@ from pdml.node.crypto.hpke import Context, Sealer
 from pdml.node.daemon.nats_transport import NatsTransport, most_payload
 
 if TYPE_CHECKING:
-    from world import Machine, World
+    from nodes import Node
+    from world import World
 
 REQUEST, TELL, ANSWER, NOBODY = "q", "t", "a", "none"
 _FASTEST, _SLOWEST = 0.001, 0.02  # seconds on the way
@@ -61,7 +62,7 @@ class Network:
         weather, chance = self.weather, self.world.random.random
         self.world.note("send", packet.sender, packet.recipient, packet.letter)
         pair = frozenset((packet.sender, packet.recipient))
-        sender = self.world.machines.get(packet.sender)
+        sender = self.world.nodes.get(packet.sender)
         if sender is not None and sender.is_silent:
             self.count("silence")
             return
@@ -76,10 +77,6 @@ class Network:
             self.count("lie")
             self.world.observer.disturbed |= pair
             packet = self._lie(packet)
-        if chance() < weather.drop:
-            self.count("drop")
-            self.world.observer.disturbed |= pair
-            return
         if chance() < weather.corrupt:
             self.count("corrupt")
             self.world.observer.disturbed |= pair
@@ -90,13 +87,34 @@ class Network:
             packet = Packet(
                 packet.sender, packet.recipient, packet.letter, packet.request, bytes(data)
             )
+        for seconds in self._ways(pair):
+            self._deliver_later(packet, seconds)
+
+    def delays(self, one: str, other: str) -> list[float]:
+        """The seconds on the way of each copy that arrives, over a connection that hides what is
+        corrupt: of nothing at all, one, or two.
+        """
+        pair, weather = frozenset((one, other)), self.weather
+        if pair & weather.cut or pair in weather.parted:
+            self.count("partition")
+            return []
+        return self._ways(pair)
+
+    def _ways(self, pair: frozenset[str]) -> list[float]:
+        weather, chance = self.weather, self.world.random.random
+        if chance() < weather.drop:
+            self.count("drop")
+            self.world.observer.disturbed |= pair
+            return []
+        ways = []
         for _ in range(1 + (chance() < weather.duplicate)):
             late = _FASTEST + (_SLOWEST - _FASTEST) * chance()
             if chance() < weather.delay:
                 self.count("delay")
                 self.world.observer.disturbed |= pair
                 late += 4 * chance() ** 2
-            self._deliver_later(packet, late)
+            ways.append(late)
+        return ways
 
     def _lie(self, packet: Packet) -> Packet:
         """Something that a relay can make of all it has carried."""
@@ -112,7 +130,7 @@ class Network:
             Packet("-", packet.sender, NOBODY, packet.request, b""),
         )
         lie = random.choice(lies)
-        if lie.recipient not in self.world.machines:
+        if lie.recipient not in self.world.nodes:
             return packet
         if random.random() < 0.5:  # beside the truth
             self._deliver_later(lie, _SLOWEST * random.random())
@@ -123,13 +141,13 @@ class Network:
         self.world.later(seconds, lambda: self._deliver(packet))
 
     def _deliver(self, packet: Packet) -> None:
-        machine = self.world.machines[packet.recipient]
+        machine = self.world.nodes[packet.recipient]
         if machine.is_hung:
             self.world.at(machine.hung_until, lambda: self._deliver(packet))
             return
         transport = machine.transport
         if transport is None or not transport.is_connected:
-            if packet.letter == REQUEST and packet.sender in self.world.machines:
+            if packet.letter == REQUEST and packet.sender in self.world.nodes:
                 self.send(Packet("-", packet.sender, NOBODY, packet.request, b""))
             return
         with self.world.acting(machine):
@@ -198,7 +216,7 @@ class Transport:
 
     _answer = NatsTransport._answer
 
-    def __init__(self, world: "World", machine: "Machine") -> None:
+    def __init__(self, world: "World", machine: "Node") -> None:
         self.world, self.machine, self.name = world, machine, machine.name
         directory = machine.directory
         self.study = directory.checked_study()

@@ -1,14 +1,14 @@
-"""A consortium in one thread: real node daemons on simulated clocks, disks and a simulated network,
-resumed step by step in the order of one queue.
+"""A world in one thread: machines with simulated clocks, disks and a simulated network, whose
+processes compute step by step in the order of one queue.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import heapq
 import logging
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,13 @@ from typing import TYPE_CHECKING, Any
 from caches import remembering
 from clocks import SimulatedClock
 from disks import Disk, Disks
-from network import Network, Transport
+from network import Network
 from scenes import seeded_entropy
-
-from pdml.mechanisms.randomness import Simulated
-from pdml.node.daemon.daemon import NodeDaemon
-from pdml.node.job.activity import Ask
-from pdml.node.storage.node_dir import NodeDirectory
 
 if TYPE_CHECKING:
     from invariants import Observer
+    from nodes import Node
 
-PARTING = 5.0  # seconds that a node's activities have when it ends
 _DISKS = Disks()  # for ever: SQLite keeps pointers into it
 
 
@@ -54,9 +49,12 @@ class Clock(SimulatedClock):
     def time(self, time: float) -> None:
         self.world.time = max(self.world.time, time)
 
+    async def sleep_async(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
 
 class Life:
-    """One process of a machine: its activities, until it ends."""
+    """One process of a machine, until it ends."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -65,24 +63,33 @@ class Life:
 
 
 class Machine:
-    """One organisation's: its folder and disk stay; processes come and go."""
+    """Its folder and disk stay; processes come and go."""
 
     def __init__(self, world: "World", name: str, folder: Path) -> None:
         self.world, self.name, self.folder = world, name, folder
         self.clock, self.disk = Clock(world), Disk(folder, world.random)
-        self.directory = NodeDirectory.open(folder)
-        self.daemon: NodeDaemon | None = None
-        self.transport: Transport | None = None
         self.life, self.lives = Life(), 0
         self.hung_until = 0.0
-        self.is_silent = False
-        self.bend: Callable[[str, str, Mapping[str, bytes]], Mapping[str, bytes]] | None = None
         self.old_copies: list[dict[str, bytes]] = []
-        self.is_leaving = False
+        self.is_up = self.is_leaving = False
+        world.machines[name] = self
+        _DISKS.by_folder[str(folder)] = self.disk
 
-    @property
-    def is_up(self) -> bool:
-        return self.daemon is not None
+    def begin(self) -> None:
+        """Open what the process works with, and let it work."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Give back what a process that has ended held open."""
+        raise NotImplementedError
+
+    def describe(self) -> tuple:
+        """Where it stands: what tells one state of the world from another."""
+        raise NotImplementedError
+
+    def software(self) -> contextlib.AbstractContextManager:
+        """Within it, what is loaded is what this machine has installed."""
+        return contextlib.nullcontext()
 
     @property
     def is_hung(self) -> bool:
@@ -94,126 +101,67 @@ class Machine:
             return
         world = self.world
         world.note("start", self.name)
-        self.disk.power_on()
-        self.lives += 1
-        self.life, self.is_leaving = Life(), False
-        self.directory = NodeDirectory.open(self.folder)
+        self.disk.start()
+        self.lives, self.hung_until = self.lives + 1, 0.0
+        self.life, self.is_up, self.is_leaving = Life(), True, False
         with world.acting(self):
             try:
-                self.transport = Transport(world, self)
-                self.daemon = NodeDaemon(
-                    self.directory,
-                    world.source(self),
-                    self.transport,
-                    clock=self.clock,
-                    tasks=Tasks(self),
-                    write_local_model=world.write_local_model,
-                )
-                world.observer.started(self)
-                world.spawn(self, self.daemon.serve(), main=True)
+                self.begin()
             except Exception as error:
                 world.observer.failed_to_start(self, error)
                 self._end_process()
 
     def kill(self) -> None:
-        """SIGKILL: what was written stays."""
+        """SIGKILL: what was written stays, on disk or not."""
         if self.is_up:
-            self.world.note("kill", self.name)
             self.disk.kill()
-            self._end_process()
+            self._stop("kill")
 
     def cut_power(self) -> None:
         if self.is_up:
-            self.world.note("power cut", self.name)
             self.disk.cut_power()
-            self._end_process()
+            self._stop("power cut")
 
-    def leave(self) -> None:
-        """SIGTERM."""
-        if self.is_up and not self.is_leaving:
-            self.world.note("leave", self.name)
-            self.is_leaving = True
-            self.daemon.leave()
+    def _stop(self, why: str) -> None:
+        self.world.note(why, self.name)
+        self._end_process()
 
     def after_step(self) -> None:
-        """Resume whoever waits for what has come; the power may have been cut meanwhile."""
-        if self.disk.dead:
-            if self.is_up:
-                self.world.note("power cut", self.name)
-                self._end_process()
-            return
-        watched = self.life.watched
-        for entry in [entry for entry in watched if entry[0].is_set()]:
-            watched.remove(entry)
-            self.world.later(0.0, entry[1])
+        """The disk may have ended the process meanwhile."""
+        if self.disk.dead and self.is_up:
+            self._stop("end in a write")
 
-    def main_ended(self) -> None:
-        """`serve` has returned: the others have a few seconds to end."""
-        self.is_leaving = True
-        self.daemon.runtime.leaving.set()
-        self.daemon.admission.leave()
-        self.transport.close()
-        life = self.life
-        self.world.later(PARTING, lambda: self._part(life))
+    def save_copy(self) -> None:
+        """The operator copies what a process that does not run has on its disk."""
+        self.kill()
+        self.old_copies.append(self.disk.copy())
+        self.start()
 
-    def activity_ended(self) -> None:
-        if self.is_leaving and self.life.running == 0:
-            self._part(self.life)
-
-    def _part(self, life: Life) -> None:
-        if life.is_over:
-            return
-        daemon, life.is_over = self.daemon, True
-        daemon.close()
-        self.world.note("left", self.name)
-        self.world.observer.ended(self)
-        self.daemon = self.transport = None
-        if self.disk.dead:
-            self.disk.restore()
+    def restore_copy(self) -> None:
+        """The newest copy takes the place of what there is by now."""
+        self.kill()
+        self.disk.restore(self.old_copies[-1])
+        self.start()
 
     def broken(self, error: BaseException) -> None:
         """The main activity has ended by an error: a service manager starts it again."""
-        self.world.note("broken", self.name)
         self.disk.kill()
-        self._end_process()
+        self._stop("broken")
         self.world.later(2.0, self.start)
 
     def _end_process(self) -> None:
         """Nothing of it goes on; its disk is what it was at that moment."""
         self.disk.kill()
-        self.life.is_over = True
-        daemon, self.daemon = self.daemon, None
-        if self.transport is not None:
-            transport, self.transport = self.transport, None
-            transport.is_connected, transport.waiting = False, {}
-        if daemon is not None:
-            for store in (daemon.journal, daemon.committed, daemon.control_db):
-                with contextlib.suppress(Exception):
-                    store._db.close()
-            if daemon.journal._lock is not None:
-                os.close(daemon.journal._lock)
-                daemon.journal._lock = None
+        self.life.is_over, self.is_up = True, False
+        self.drop()
         self.disk.restore()
         self.world.observer.ended(self)
         if self.world.restart and not self.world.is_closed:
             self.world.later(self.world.restart, self.start)
 
 
-class Tasks:
-    """The activities of one process."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-
-    def spawn(self, steps: Any) -> None:
-        self.machine.world.spawn(self.machine, steps)
-
-    def join(self, seconds: float) -> None:
-        pass
-
-
 class _Log(logging.Handler):
-    """What nodes log as mistakes: an exception that is none of theirs."""
+    """What processes log as mistakes: an exception that is none of theirs."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(logging.ERROR)
@@ -227,23 +175,10 @@ class _Log(logging.Handler):
 class World:
     """All machines, one queue, and whoever watches."""
 
-    def __init__(
-        self,
-        folder: Path,
-        names: tuple[str, ...],
-        observer: "Observer",
-        *,
-        seed: int,
-        noise: int,
-        fresh_noise: bool = False,
-    ) -> None:
-        """``fresh_noise``: another one in every life of a node, as in deployments; else always the
-        one of the local engine.
-        """
+    def __init__(self, observer: "Observer", *, seed: int) -> None:
         self.random, self.time, self.observer = Random(f"world {seed}"), 0.0, observer
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self._noise, self._fresh_noise = noise, fresh_noise
         self.history = hashlib.sha256()
         self.events: Counter[str] = Counter()
         self.trace: list[str] | None = None
@@ -252,17 +187,8 @@ class World:
         self.restart = 0.0  # seconds after which a process that ended is started again; 0: never
         self.network = Network(self)
         observer.world = self
-        self.machines = {name: Machine(self, name, folder / name) for name in names}
-        for machine in self.machines.values():
-            _DISKS.by_folder[str(machine.folder)] = machine.disk
-
-    def write_local_model(self, directory: NodeDirectory, job: str, data: Any) -> None:
-        """Not what schedules are about."""
-
-    def source(self, machine: Machine) -> Simulated:
-        if not self._fresh_noise:
-            return Simulated(self._noise)
-        return Simulated(int.from_bytes(f"{machine.name} {machine.lives}".encode(), "big"))
+        self.machines: dict[str, Machine] = {}
+        self.nodes: dict[str, Node] = {}
 
     def note(self, kind: str, *details: object) -> None:
         """Into the history, which the same seed repeats."""
@@ -297,71 +223,12 @@ class World:
         """Within it ``machine`` computes."""
         before, self.actor = self.actor, machine
         try:
-            yield
+            with machine.software():
+                yield
         finally:
             self.actor = before
         machine.after_step()
         self.observer.step(machine)
-
-    # Activities
-
-    def spawn(self, machine: Machine, steps: Any, *, main: bool = False) -> None:
-        life = machine.life
-        life.running += 1
-        self.later(0.0, lambda: self._resume(machine, life, steps, None, main))
-
-    def _resume(self, machine: Machine, life: Life, steps: Any, value: Any, main: bool) -> None:
-        if life.is_over:
-            return
-        if machine.is_hung:
-            again = machine.hung_until
-            self.at(again, lambda: self._resume(machine, life, steps, value, main))
-            return
-        with self.acting(machine):
-            try:
-                step = next(steps) if value is None else steps.send(value)
-            except StopIteration:
-                life.running -= 1
-                if main:
-                    machine.main_ended()
-                machine.activity_ended()
-                return
-            except Exception as error:
-                life.running -= 1
-                if machine.disk.dead:
-                    return
-                self.observer.unexpected(machine, error)
-                if main:
-                    machine.broken(error)
-                return
-            if machine.disk.dead:
-                return
-            self._take(machine, life, steps, step, main)
-
-    def _take(self, machine: Machine, life: Life, steps: Any, step: Any, main: bool) -> None:
-        resumed = False
-
-        def resume(value: Any) -> None:
-            nonlocal resumed
-            if not resumed:
-                resumed = True
-                self._resume(machine, life, steps, value, main)
-
-        if isinstance(step, Ask):
-            machine.transport.begin(step.kind, step.messages, step.job, step.timeout, resume)
-            return
-        if step.event is not None:
-            entry = (step.event, lambda: resume({}))
-            life.watched.append(entry)
-
-            def late() -> None:
-                if entry in life.watched:
-                    life.watched.remove(entry)
-                resume({})
-
-            self.later(step.seconds, late)
-        else:
-            self.later(step.seconds, lambda: resume({}))
 
     def close(self) -> None:
         self.is_closed = True
@@ -371,12 +238,11 @@ class World:
 
 
 @contextlib.contextmanager
-def simulated_world(*arguments: Any, **options: Any) -> Iterator[World]:
+def simulated_world(observer: "Observer", *, seed: int) -> Iterator[World]:
     """A world whose randomness, disks and logs are this process's while it lasts."""
-    seed = options["seed"]
     with _DISKS.in_use(), seeded_entropy(seed), remembering():
-        world = World(*arguments, **options)
-        logger, handler = logging.getLogger("pdml.node"), _Log(world)
+        world = World(observer, seed=seed)
+        logger, handler = logging.getLogger("pdml"), _Log(world)
         before = logger.propagate, logger.level
         logger.addHandler(handler)
         logger.propagate = False
