@@ -232,11 +232,12 @@ class _LockedKeyFile:
         handle = open_ours(ring.path(number), _FILE, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(handle).st_size < PAGE:  # new, or the power failed when it was
+            if os.fstat(handle).st_size <= PAGE:  # without keys
                 ring.disk.write(handle, ring.head(number).ljust(PAGE, b"\0"), 0)
-                ring.disk.sync(handle)
-                ring.disk.sync_folder(ring.folder)
             ring.check_head(number, handle)
+            # each time: whoever made it may have ended, or met an error, before it was on disk
+            ring.disk.sync(handle)
+            ring.disk.sync_folder(ring.folder)
             return cls(ring, number, handle)
         except BlockingIOError:
             os.close(handle)
