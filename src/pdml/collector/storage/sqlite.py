@@ -204,6 +204,9 @@ class SqliteStore(Store):
                 f"synchronous = {self._synchronous}",
                 "cache_size = -65536",
                 "wal_autocheckpoint = 4000",
+                # A process that was killed, or a sync that failed, may have left a commit that is
+                # not on disk: from now on it counts.
+                "wal_checkpoint",
                 "secure_delete = ON",  # sealed bytes go too, where that costs nothing
                 "busy_timeout = 0",  # `_begin` waits, or does not
             ):

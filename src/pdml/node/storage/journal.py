@@ -104,6 +104,9 @@ class Journal:
                     "synchronous=FULL",
                     "secure_delete=ON",
                     "foreign_keys=ON",
+                    # A process that was killed may have committed what it had not synced: from now
+                    # on it counts, so it must be on disk.
+                    "wal_checkpoint",
                 ),
                 timeout=5,
             )
