@@ -255,11 +255,12 @@ class JobAdmission:
                 limit = f"within {work.offer.start_timeout:g} s"
                 self.end(work, OfferState.FAILED, _late(work.offer.offerer, work.offer.job, limit))
             for attempt in [key for key, end in self._start_limits.items() if now > end]:
-                del self._start_limits[attempt]  # its offerer gave it up, and may not have said so
+                # its offerer gave it up, and may not have said so
                 stored = self._control_db.attempt(attempt)
                 if stored is not None and stored.state in (OfferState.PENDING, OfferState.ALLOWED):
                     late = _late(stored.offerer, stored.job, "in time")
                     self._control_db.move(attempt, OfferState.FAILED, late)
+                del self._start_limits[attempt]  # else the disk failed: it is tried again
 
     # The attempt that this node is in
 
