@@ -180,8 +180,7 @@ class NodeDaemon:
             self.runtime.tasks.spawn(tell_stop(self.member, stored.attempt, sentence, self.runtime))
         elif stored.state not in ENDED:
             try:
-                key = study.signing_keys[stored.offerer]
-                offer = Offer.read(stored.offer, stored.offerer, key)
+                offer = Offer.stored(stored.offer)
                 work = Work(offer, offer.make_job_terms(study), begun=True)
             except PDMLError as error:
                 self.control_db.move(stored.attempt, OfferState.FAILED, str(error))

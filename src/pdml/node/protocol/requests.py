@@ -165,6 +165,11 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise PeerError(f"{sender} offers a job without a name of {_TOKEN} digits for its try")
         return offer
 
+    @classmethod
+    def stored(cls, data: bytes) -> "Offer":
+        """One that was `read` before: its offerer may have another key by now."""
+        return read_request(data[_SIGNATURE:], cls, "an earlier pdml")
+
     def signed(self, identity: Identity) -> bytes:
         """As it travels: 64 bytes of signature, then the terms."""
         content = msgspec.msgpack.encode(self)
