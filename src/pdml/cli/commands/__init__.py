@@ -13,6 +13,7 @@ from pdml.cli.commands.plan import plan
 from pdml.cli.commands.relay import relay
 from pdml.cli.commands.research import audit, data, reproduce
 from pdml.cli.commands.study import study
+from pdml.cli.commands.survey import survey
 from pdml.cli.commands.train import train
 from pdml.cli.options import flag, option
 
@@ -70,6 +71,7 @@ for command in (
     privacy,
     audit,
     plan,
+    survey,
     bound,
     reproduce,
     verify,

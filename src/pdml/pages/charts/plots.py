@@ -277,18 +277,21 @@ class Whisker:
     quiet: bool = False  # drawn hollow: it tells nothing
 
 
-def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
-    """Dots with their intervals, one below the other."""
+def whisker_figure(
+    rows: Sequence[Whisker], *, x: str, names: float = _NAMES, **words: Any
+) -> Figure:
+    """Dots with their intervals, one below the other; ``names``: how much room these have."""
+    longest = int(names / _NAMES * _LONGEST)
     ends = [0.0, *(end for row in rows for end in (row.low, row.high))]
     room = 0.04 * (max(ends) - min(ends)) or 1.0
     scale = AxisScale(min(ends) - room, max(ends) + room)
     base = _HEAD + _ROW * len(rows) + 6
 
     def across(value: float) -> float:
-        return _NAMES + scale.share(value) * (_PLANE_RIGHT - _NAMES)
+        return names + scale.share(value) * (_PLANE_RIGHT - names)
 
     def draw() -> Iterator[Mark]:
-        yield mark("text", x, x=_NAMES, y=16, class_="muted")
+        yield mark("text", x, x=names, y=16, class_="muted")
         for value in scale.ticks():
             at = number(across(value))
             style = "axis" if value == 0 else "grid"
@@ -297,8 +300,8 @@ def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
         for i, row in enumerate(rows):
             down = _HEAD + _ROW * (i + 0.5)
             style = " quiet" if row.quiet else ""
-            name = shortened(row.name, _LONGEST)
-            yield mark("text", name, x=_NAMES - 10, y=down + 4, class_="end")
+            name = shortened(row.name, longest)
+            yield mark("text", name, x=names - 10, y=down + 4, class_="end")
             reach = f"M{point(across(row.low), down)}H{number(across(row.high))}"
             yield mark("path", d=reach, class_=f"line{style}")
             yield mark("circle", cx=across(row.value), cy=down, r=4, class_=f"dot{style}")
@@ -339,8 +342,8 @@ def curves_figure(curves: Sequence[Curve], *, y: str, **words: Any) -> Figure:
             return left + share * wide, top + (1 - scale.share(value)) * _PANEL_TALL
 
         yield mark("text", shortened(curve.name, 26), x=left, y=top - 8)
-        upper = [point(*place(*each)) for each in zip(curve.x, curve.high, strict=True)]
-        lower = [point(*place(*each)) for each in zip(curve.x, curve.low, strict=True)]
+        upper = [point(*place(*pair)) for pair in zip(curve.x, curve.high, strict=True)]
+        lower = [point(*place(*pair)) for pair in zip(curve.x, curve.low, strict=True)]
         yield mark("path", d=f"M{'L'.join((*upper, *reversed(lower)))}Z", class_="band")
         for value in scale.ticks()[::2]:
             down = place(low, value)[1]
@@ -349,7 +352,7 @@ def curves_figure(curves: Sequence[Curve], *, y: str, **words: Any) -> Figure:
             if column == 0:
                 text = numbers.tick(value)
                 yield mark("text", text, x=left - 6, y=down + 4, class_="end")
-        middle = [point(*place(*each)) for each in zip(curve.x, curve.y, strict=True)]
+        middle = [point(*place(*pair)) for pair in zip(curve.x, curve.y, strict=True)]
         yield mark("path", d=f"M{'L'.join(middle)}", class_="line")
         base = top + _PANEL_TALL + 16
         yield mark("text", numbers.significant(low), x=left, y=base)

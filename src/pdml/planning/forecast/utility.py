@@ -137,9 +137,11 @@ def score_local(
     rng, scores = np.random.default_rng([3, len(population.y)]), []
     others = replace(sizes, records=(_mean_size(sizes),) * (len(sizes.records) - 1))
     for turn in range(times):
-        own = _draw_own(population, sizes, loss, rng, turn, cap)
+        server_sums = _draw_server_sums(population, sizes, loss, rng, turn, cap)
         totals, of_rows = _draw_totals(population, others, noise, loss, rng, turn + times, cap)
-        scores.append(population.score(fit_local_model(own, totals, of_rows, loss=loss).weights))
+        scores.append(
+            population.score(fit_local_model(server_sums, totals, of_rows, loss=loss).weights)
+        )
     return scores
 
 
@@ -189,12 +191,12 @@ def score_alone(
     rng, scores = np.random.default_rng([2, len(population.y)]), []
     exactly = _exactly(sizes)
     for turn in range(times):
-        own = _draw_own(population, sizes, loss, rng, turn)
-        scores.append(population.score(fit_sums(own, exactly, loss=loss).weights))
+        server_sums = _draw_server_sums(population, sizes, loss, rng, turn)
+        scores.append(population.score(fit_sums(server_sums, exactly, loss=loss).weights))
     return scores
 
 
-def _draw_own(
+def _draw_server_sums(
     population: Population,
     sizes: Sizes,
     loss: Loss,
