@@ -274,6 +274,16 @@ def test_round_exactly_is_the_nearest_integer(k, u, sigma, more):
     assert nearest == floor(low + Fraction(1, 2))
 
 
+@given(st.integers(0, exact.REACH * STEPS - 1), st.integers(0, WORD - 1), st.floats(1e-3, 1e9))
+def test_what_floats_lose_lies_within_the_margin(k, u, sigma):
+    """Else they would decide where an exact sum decides otherwise."""
+    z = exact._floats(np.array([k], dtype=np.uint16), np.array([u], dtype=np.uint64))
+    value = Fraction(float(z[0] * sigma + 0.5))
+    lost = abs(value - (Fraction((k << 64) + u, STEPS << 64) * Fraction(sigma) + Fraction(1, 2)))
+    assert lost <= value * Fraction(exact.ROUND_MARGIN) + Fraction(sigma) / 2**67
+    assert exact.ROUND_MARGIN < 2**-40  # or hardly anything is decided quickly
+
+
 def test_round_exactly_asks_for_more_bits_where_they_decide():
     """3z = 1/2 at z = 1/6, which no 64 bits can tell."""
     u = floor((Fraction(16, 6) - 2) * WORD)

@@ -1,5 +1,7 @@
 """Masks: the total is exact, and nothing smaller can be read."""
 
+import hashlib
+import hmac
 import os
 from itertools import combinations
 
@@ -24,6 +26,15 @@ def seeds(servers, job=JOB, secrets=None):
         assert seed == masks.derive_seed(secret, job=job, server=other, other=one)
         found[one][other] = found[other][one] = seed
     return found
+
+
+def test_a_seed_is_what_its_formula_gives():
+    """HKDF by RFC 5869: members of one job may run two versions of this software."""
+    shared = bytes(range(32))
+    about = b"pdml mask 1\0" + b"\0\0\0\x40" + JOB.encode() + b"\0\0\0\3bob" + b"\0\0\0\5carol"
+    key = hmac.digest(bytes(32), shared, hashlib.sha256)
+    seed = masks.derive_seed(shared, job=JOB, server="carol", other="bob")
+    assert seed == hmac.digest(key, about + b"\1", hashlib.sha256)
 
 
 @given(
