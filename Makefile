@@ -64,14 +64,14 @@ coverage: $(READY) ## measure which lines of numerics, mechanisms, accounting an
 # Seeds of schedules; a failing one is shrunk and kept in tests/simulation/corpus/.
 SEEDS ?= 1000
 
-# For each reader of READER, which is empty for all of them; atheris stays out of .venv, where nothing else needs it.
+# For READER, or for each where it is empty; atheris stays out of .venv, where nothing else needs it.
 SECONDS ?= 600
 READER ?=
 ATHERIS := build/atheris
 
 fuzz: $(READY) ## fuzz every reader of foreign bytes, SECONDS=600 each (five hours; needs the package index the first time)
 	@[ -d $(ATHERIS) ] || $(BIN)/python -m pip install -qq --no-deps --target $(ATHERIS) "atheris==3.0.0"
-	PYTHONPATH=$(ATHERIS) $(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(READER)
+	PYTHONPATH=$(ATHERIS) $(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(if $(READER),"$(READER)")
 
 simulate: $(READY) ## drive consortia in one thread through faults drawn from seeds, SEEDS=1000 of them
 	$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) --keep

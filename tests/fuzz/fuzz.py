@@ -12,12 +12,14 @@ reads again.
 
 import argparse
 import hashlib
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -32,13 +34,11 @@ def folder_of(name: str) -> Path:
     return WORK / name.replace(" ", "-")
 
 
-def fuzz(name: str, arguments: list[str]) -> None:
+def fuzz(name: str, seconds: int) -> None:
     """One reader in this process, until libFuzzer ends it."""
     import atheris
-
-    with atheris.instrument_imports(include=["pdml"]):
-        from readers import READERS, corpus
     from mutation import mutate
+    from readers import READERS, corpus
 
     from pdml.errors import PDMLError
 
@@ -71,10 +71,11 @@ def fuzz(name: str, arguments: list[str]) -> None:
         f"-rss_limit_mb={MEGABYTES}",
         f"-dict={place / 'words'}",
         f"-artifact_prefix={place}/",
+        f"-max_total_time={seconds}",
         str(place / "corpus"),
     ]
     atheris.Setup(
-        [sys.argv[0], *options, *arguments],
+        [sys.argv[0], *options],
         try_one,
         custom_mutator=change if reader.syntax else None,
     )
@@ -157,42 +158,55 @@ def _lines_of(reader: Callable[[Path, bytes], Any], data: bytes) -> set[tuple[st
     return seen
 
 
-def main() -> int:
-    from readers import READERS
+def fuzz_in_turn(names: list[str], seconds: int) -> list[str]:
+    """Each reader in a fork of this process, where the package is instrumented; those with a find."""
+    failed = []
+    for name in names:
+        log = folder_of(name) / "log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        child = os.fork()
+        if not child:
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            fuzz(name, seconds)
+            os._exit(0)
+        code = os.waitpid(child, 0)[1]
+        last = log.read_text(errors="replace").splitlines()
+        print(f"{name}: {'a find' if code else last[-1]}: {log}", flush=True)
+        failed += [name] * bool(code)
+    return failed
 
+
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--seconds", type=int, default=600, help="for each reader")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("readers", nargs="*", metavar="READER", help=", ".join(READERS))
+    parser.add_argument("readers", nargs="*", metavar="READER", help="all, if none is named")
     options = parser.parse_args()
     if options.shrink:
         name, file = options.readers
         sys.stdout.buffer.write(shrink(name, Path(file).read_bytes()))
         return 0
+    if not options.keep:
+        import atheris
+
+        with redirect_stderr(StringIO()), atheris.instrument_imports(include=["pdml"]):
+            import readers  # noqa: F401  (before anything else imports what it reads)
+    from readers import READERS
+
     names = options.readers or list(READERS)
     if unknown := set(names) - set(READERS):
         parser.error(f"no reader is called {', '.join(sorted(unknown))}: {', '.join(READERS)}")
-    if options.keep:
-        for name in names:
-            keep(name)
-        return 0
-    failed = []
+    if not options.keep:
+        return bool(fuzz_in_turn(names, options.seconds))
     for name in names:
-        command = [sys.executable, __file__, "--one", name, f"-max_total_time={options.seconds}"]
-        folder_of(name).mkdir(parents=True, exist_ok=True)
-        with open(folder_of(name) / "log", "w") as log:
-            code = subprocess.run(command, stdout=log, stderr=log, check=False).returncode
-        last = (folder_of(name) / "log").read_text(errors="replace").splitlines()
-        print(f"{name}: {'a find' if code else last[-1]}: {folder_of(name) / 'log'}", flush=True)
-        failed += [name] * bool(code)
-    return bool(failed)
+        keep(name)
+    return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        fuzz(sys.argv[2], sys.argv[3:])
-    else:
-        sys.exit(main())
+    sys.exit(main())
