@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import wraps
@@ -40,6 +41,19 @@ Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
 
+_WEIGHTS = (
+    "noise is made for a record that counts in full, so that a smaller weight loses accuracy and "
+    "wins no privacy"
+)
+_UNSUPPORTED = {
+    "sample_weight": f": {_WEIGHTS}; fit(epsilons=) weighs reports by what they tell",
+    "class_weight": (
+        ": it would need true labels, which no server knows; after fit, at(sensitivity=0.9) places "
+        "the line between the classes"
+    ),
+}
+
+
 def _explain_unknown(init: Callable[Parameters, None]) -> Callable[Parameters, None]:
     """An unknown keyword names the class, and where it belongs."""
     parameters = tuple(inspect.signature(init).parameters)
@@ -55,7 +69,24 @@ def _explain_unknown(init: Callable[Parameters, None]) -> Callable[Parameters, N
     return checked
 
 
+def _explain_weights(fit: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
+    """Weights of records are refused with what there is instead; the signature has none."""
+
+    @wraps(fit)
+    def checked(*args: Parameters.args, **settings: Parameters.kwargs) -> Value:
+        if settings.pop("sample_weight", None) is not None:
+            raise InvalidInput(
+                f"sample_weight must be left out{_UNSUPPORTED['sample_weight']}",
+                setting="sample_weight",
+            )
+        return fit(*args, **settings)
+
+    return checked
+
+
 def _hint(name: str, parameters: Sequence[str]) -> str:
+    if name in _UNSUPPORTED:
+        return _UNSUPPORTED[name]
     if name in (field.name for field in fields(Encoding)):
         return f": {name} is a field of encoding=Encoding({name}=...)"
     if name in SETTINGS:
@@ -293,6 +324,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         twin._origin = CloneOrigin.here()
         return twin
 
+    @_explain_weights
     def fit(
         self,
         X: Matrix,
@@ -351,14 +383,49 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         own = self._training.own
         self.classes_ = self._training.classes
         self.graph_, self.rounds_ = own.graph, own.plan.rounds
-        self.coef_ = own.released_model.coefficients
-        self.intercept_ = own.released_model.intercepts
+        self._take_weights()
         self.n_clipped_ = own.clipped
         unprotected = [RISK_LEAK] if self.diagnostics and own.rounds else []
         self.leaks_: list[str] = [*unprotected, *own.leaks]
         if own.proposal is not None:
             self.proposal_ = own.proposal
         return self
+
+    def _take_weights(self) -> None:
+        released = self._training.own.released_model
+        self.coef_, self.intercept_ = released.coefficients, released.intercepts
+
+    def at(
+        self, *, sensitivity: float | None = None, specificity: float | None = None
+    ) -> "PDMLClassifier":
+        """A copy of the fitted classifier with the line between its two classes moved.
+
+        Parameters
+        ----------
+        sensitivity, specificity : float
+            One of them: the share of ``classes_[1]``, or of ``classes_[0]``, that `predict` is to
+            get right, as estimated from what was released (`TrainingResult.at`).
+
+        Returns
+        -------
+        PDMLClassifier
+            With another ``intercept_``; ``model_`` is saved and exported like any other.
+
+        Raises
+        ------
+        InvalidInput
+            After rounds, of more than two classes, and without a constant.
+
+        Guarantees
+        ----------
+        - Nothing more is spent, and no record is read.
+        """
+        check_is_fitted(self, "coef_")
+        twin, training = copy(self), self._training
+        own = training.own.at(sensitivity=sensitivity, specificity=specificity)
+        twin._training = replace(training, own=own)
+        twin._take_weights()
+        return twin
 
     # What came out; the ledger counts all fits of an open session
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml._version import __version__
 from pdml.accounting import Ledger, PersonRows, Reports
@@ -109,6 +110,8 @@ class TrainingResult:
         That of all labels, where people did not choose.
     source, epsilon_column : str
         The table's name and the column of people's own ε, if there was one.
+    line : float
+        By how much the released model's intercept was lowered (`at`).
     """
 
     plan: TrainingPlan
@@ -135,6 +138,7 @@ class TrainingResult:
     label_epsilon: float | None = None
     source: str = ""
     epsilon_column: str = ""
+    line: float = 0.0
 
     # What was released
 
@@ -211,7 +215,7 @@ class TrainingResult:
         """How good the model of an exchange of sums is by its total; None of rounds, without a
         constant, and for more than 50 classes.
         """
-        if not (self._sums and self.intercept):
+        if not (self._sums and self.intercept) or self.line:
             return None
         return sums_fit.expected(self.total, self.plan, self.parts[0].spec)
 
@@ -244,7 +248,55 @@ class TrainingResult:
     @cached_property
     def released_model(self) -> Model:
         """The model without what is computed for its file alone."""
-        return self._model(self.weights, provenance=self.provenance)
+        weights = self.weights
+        if self.line:
+            weights = weights - self.line * (np.arange(weights.shape[1]) == weights.shape[1] - 1)
+        return self._model(weights, provenance=self.provenance)
+
+    def at(
+        self, *, sensitivity: float | None = None, specificity: float | None = None
+    ) -> "TrainingResult":
+        """The same with the line between two classes moved.
+
+        Parameters
+        ----------
+        sensitivity, specificity : float
+            One of them: the share of the second class, or of the first, that the model is to get
+            right, as estimated from what was released.
+
+        Returns
+        -------
+        TrainingResult
+            With another intercept in its models. What `predict_proba` says is then no chance, and
+            nothing is said of the accuracy to expect.
+
+        Raises
+        ------
+        InvalidInput
+            If the training told no line: after rounds, of more than two classes, or without a
+            constant.
+
+        Guarantees
+        ----------
+        - A function of what was released: nothing more is spent, and no record is read.
+        """
+        shares = {"sensitivity": sensitivity, "specificity": specificity}
+        wanted = {name: share for name, share in shares.items() if share is not None}
+        if len(wanted) != 1:
+            raise InvalidInput("at needs a sensitivity or a specificity, and not both")
+        ((name, share),) = wanted.items()
+        _validate.real(name, share, low=0, high=1, open_low=True, open_high=True)
+        if not self._sums or not self.intercept or self.parts[0].spec.classes > 2:
+            raise InvalidInput(
+                "a line can be placed after an exchange of sums, for two classes and with a "
+                "constant: otherwise choose one on labelled public records, with scikit-learn's "
+                "FixedThresholdClassifier"
+            )
+        fall = sums_fit.line(self.total, self.plan, self.parts[0].spec, wanted)
+        if fall is None:
+            raise InvalidInput("no line can be placed: what was released says nothing of labels")
+        placed = {"line": f"placed for a {name} of {share:g}, as estimated from what was released"}
+        return self.replaced(line=fall, origin={**self.origin, **placed})
 
     @cached_property
     def model(self) -> Model:

@@ -1,6 +1,7 @@
 """The model that one exchange of sums gives: post-processing of the total of all releases."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import ceil, isclose, log2
 from typing import Any
@@ -14,6 +15,7 @@ from pdml.formats import decode
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.numerics.interval import Range
 from pdml.numerics.sums.expected_accuracy import Expectation, expect, gain, supports_classes
+from pdml.numerics.sums.expected_accuracy import line as decision_line
 from pdml.numerics.sums.fit import NoisyMoments, SumsModel, fit_moments, normalise_totals
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
@@ -102,6 +104,17 @@ def expected(total: Units, plan: TrainingPlan, spec: ServerSpec) -> Expectation 
         auc=None if expectation.auc is None else _rounded(expectation.auc),
         confidence=round(expectation.confidence, _DIGITS),
     )
+
+
+def line(
+    total: Units, plan: TrainingPlan, spec: ServerSpec, shares: Mapping[str, float]
+) -> float | None:
+    """By how much an intercept must fall for a sensitivity, or a specificity
+    (`expected_accuracy.line`)."""
+    with single_thread():
+        moments, model = fit_total(total, plan, spec, True)
+        fall = decision_line(moments, model, plan.loss_for(spec.classes), **shares)
+    return None if fall is None else fall / spec.norm_bound
 
 
 def _rounded(interval: Range) -> Range:

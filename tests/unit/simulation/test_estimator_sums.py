@@ -266,3 +266,59 @@ def test_the_house_is_not_worse_off_than_alone(data_dir, name):
     x, y = x[:: -(-len(y) // 2000)], y[:: -(-len(y) // 2000)]
     gain = np.array(list(gains(x / np.abs(x).max(axis=0), y, range(6))))
     assert gain.mean() > -2 * gain.std(ddof=1) / np.sqrt(len(gain))
+
+
+def rights(model, x, y):
+    """Sensitivity and specificity."""
+    chosen = model.predict(x)
+    return [float(np.mean(chosen[y == name] == name)) for name in (1, -1)]
+
+
+def test_a_line_is_placed_where_it_was_asked_for(tmp_path):
+    """A quarter of the second class, so that the model's own line is elsewhere."""
+    rng = np.random.default_rng(0)
+    (x, y), (unseen, truth) = twonorm(12_000, rng), twonorm(8_000, rng)
+    kept = (y == -1) | (rng.random(len(y)) < 0.25)
+    settings = {"n_servers": 4, "scales": [(0, 1.5)] * 20, "classes": (-1, 1), "random_state": 0}
+    model = make_classifier(**settings, epsilon=None, plan=STILL).fit(x[kept], y[kept])
+    noisy = make_classifier(**settings, colluding=2).fit(x[kept], y[kept])
+    for share in (0.6, 0.8, 0.9, 0.97):
+        for one, most in ((model, 0.05), (noisy, 0.1)):
+            assert abs(rights(one.at(sensitivity=share), unseen, truth)[0] - share) < most
+            assert abs(rights(one.at(specificity=share), unseen, truth)[1] - share) < most
+    moved = model.at(sensitivity=0.6)
+    assert abs(rights(model, unseen, truth)[0] - 0.6) > 0.2  # and the model itself is as it was
+    np.testing.assert_array_equal(moved.coef_, model.coef_)
+    moved.model_.save(tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.predict(unseen), moved.predict(unseen))
+    assert loaded.expected is None and model.model_.expected is not None
+    assert "for a sensitivity of 0.6, as estimated" in loaded.provenance["line"]
+    assert moved.privacy_.rows() == model.privacy_.rows()
+    backwards = moved.at(specificity=0.9)
+    assert backwards.intercept_ == model.at(specificity=0.9).intercept_
+
+
+def test_a_line_that_nothing_tells_is_refused(data):
+    x, y = data
+    model = PDMLClassifier(plan=PLAN, n_servers=3, random_state=0).fit(x, y)
+    for wrong in ({}, {"sensitivity": 0.9, "specificity": 0.9}):
+        with pytest.raises(InvalidInput, match="a sensitivity or a specificity"):
+            model.at(**wrong)
+    with pytest.raises(InvalidInput, match="sensitivity must be a number in"):
+        model.at(sensitivity=1.0)
+    others = (
+        make_classifier(n_servers=3, rounds=2, random_state=0).fit(x, y),
+        make_classifier(n_servers=3, plan=PLAN, intercept=False, random_state=0).fit(x, y),
+        PDMLClassifier(plan=PLAN, n_servers=3, random_state=0).fit(x, np.arange(len(y)) % 3),
+    )
+    for other in others:
+        with pytest.raises(InvalidInput, match="FixedThresholdClassifier"):
+            other.at(sensitivity=0.9)
+
+
+def test_weights_of_records_and_classes_are_refused_with_what_there_is(data):
+    with pytest.raises(InvalidInput, match=r"loses accuracy and wins no privacy; fit\(epsilons=\)"):
+        PDMLClassifier().fit(*data, sample_weight=np.ones(len(data[1])))
+    with pytest.raises(TypeError, match=r"no parameter 'class_weight': .* at\(sensitivity=0.9\)"):
+        PDMLClassifier(class_weight="balanced")

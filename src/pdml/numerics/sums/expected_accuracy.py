@@ -10,6 +10,7 @@ along z, give accuracy and AUC with their intervals; of more than two classes,
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import brentq
 
 from pdml import _math
 from pdml._types import Array
@@ -38,6 +39,7 @@ _POINTS = 5
 _PART = 0.25  # a
 _MORE = 1.3  # deviations: what is left of the difference between the models of splits
 _ANY = (0.0, ANY)  # mean of labels, where the constant column cannot be seen
+_FARTHEST = 1e3  # root mean square margins: nobody lies beyond
 _WIDER = 2.0  # as `_ABOVE`: columns of few ones have a few long margins
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
 _PRIOR = correlation_prior(_CORRELATIONS)
@@ -105,6 +107,32 @@ def gain(moments: NoisyMoments, model: SumsModel, loss: Loss) -> Range:
     return replace(interval, low=min(interval.low, 0.0))
 
 
+def line(
+    moments: NoisyMoments,
+    model: SumsModel,
+    loss: Loss,
+    *,
+    sensitivity: float | None = None,
+    specificity: float | None = None,
+) -> float | None:
+    """By how much the constant's weight must fall for the mean of what is possible of sensitivity,
+    or of specificity, to be this; None where no label said anything.
+    """
+    size, unit = _size(model), float(np.sqrt(model.moments[-1, -1]))
+    if not (size and unit):
+        return None
+    believed = _margin_posterior(_judged(moments, model, loss, SPLITS))
+    chance = (believed.chance + believed.even) / 2
+    share = (1 - believed.positive) if specificity is None else -believed.positive
+    mean = believed.centre + believed.gap * share
+    wanted = 1 - specificity if specificity is not None else sensitivity
+
+    def excess(at: float) -> float:
+        return float(np.sum(chance * _math.ndtr((mean - at) / believed.within))) - (wanted or 0.0)
+
+    return float(brentq(excess, -_FARTHEST, _FARTHEST)) * size / unit
+
+
 def _cautious_posterior(
     moments: NoisyMoments, model: SumsModel, loss: Loss, splits: int
 ) -> "_MarginPosterior":
@@ -130,7 +158,8 @@ class _MarginPosterior:
     chance: Array
     even: Array  # the same, if no E[y z] and no wide margins are likelier than others beforehand
     right: Array  # accuracy
-    largest: Array  # the larger class's share
+    positive: Array  # the second class's share
+    largest: Array  # the larger class's
     inner: Array  # variance of z
     within: Array  # its deviation inside a class
     gap: Array  # between the means of the classes
@@ -171,6 +200,7 @@ def _margin_posterior(
         chance=chance,
         even=even,
         right=right,
+        positive=positive,
         largest=np.maximum(positive, 1 - positive),
         inner=inner,
         within=within,
