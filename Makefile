@@ -33,18 +33,18 @@ demo-consortium: $(READY) ## three organisations on this machine: people report,
 PYTEST = $(BIN)/pytest --dist loadfile
 
 test: $(READY) ## run the tests: unit, integration, simulation and one browser, in five minutes on two idle cores
-	$(PYTEST) -n $(WORKERS) -m "not slow and not firefox" tests/unit tests/integration tests/simulation tests/browser
+	$(PYTEST) -n $(WORKERS) -m "not slow and not heavy and not firefox" tests/unit tests/integration tests/simulation tests/browser
 
-test-rest: $(READY) ## run the tiers that make test leaves out: attacks, and the second browser
-	$(PYTEST) -n $(WORKERS) -m "not slow" tests/attacks
-	$(PYTEST) -n $(WORKERS) -m firefox tests
+test-rest: $(READY) ## run what make test leaves out: users' whole ways, attacks, the second browser
+	$(PYTEST) -n $(WORKERS) -m "(heavy or firefox) and not slow" tests
+	$(PYTEST) -n $(WORKERS) -m "not slow and not firefox" tests/attacks
 
 test-all: test test-rest ## run the tests of all tiers, as CI does
 
 test-unit: $(READY) ## the inner loop: one process, few examples of each property, in a minute on two idle cores
 	$(UNIT)
 
-UNIT = $(PYTEST) -n $$(getconf _NPROCESSORS_ONLN) --hypothesis-profile=fast -m "not slow and not long" tests/unit
+UNIT = $(PYTEST) -n $$(getconf _NPROCESSORS_ONLN) --hypothesis-profile=fast -m "not slow and not heavy and not long" tests/unit
 
 # Files with properties. Other examples on every run, a thousand where the test names no number; what failed is tried first the next time.
 PROPERTIES = $(shell grep -rl --include='test_*.py' '^from hypothesis' tests)

@@ -28,6 +28,44 @@ pytest_plugins = ("page_fixtures", "result_fixtures", "store_fixtures", "walk_fi
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Whole ways of users, and whatever else takes ten seconds of a processor: `make test-rest` runs
+# them, and CI. Measured with `pytest -p processor_time`; docs/evaluation/tests.md.
+HEAVY = (
+    "browser/test_planning_in_browser.py",
+    "browser/test_study_to_model.py",
+    "integration/collector/test_guard.py",
+    "integration/collector/test_kills.py",
+    "integration/collector/test_withdrawal.py",
+    "integration/consortium/test_second_verifier.py",
+    "integration/deploy/test_three_machines.py",
+    "integration/node/test_accepting.py",
+    "integration/node/test_daemon.py",
+    "integration/node/test_journal_lock.py",
+    "integration/node/test_two_versions.py",
+    "integration/project/test_examples.py",
+    "integration/project/test_extras.py",
+    "integration/project/test_ownership.py",
+    "integration/project/test_package.py",
+    "integration/project/test_public_examples.py",
+    "integration/simulation/test_privacy_session.py",
+    "integration/training/test_ray_engine.py",
+    "integration/ways/",
+    "simulation/test_schedules.py::test_no_schedule_breaks_an_invariant[1",  # 11 groups of 20
+    "unit/accounting/test_histories.py",
+    "unit/node/test_budget_histories.py",
+    "unit/planning/test_people_needed.py",
+    "unit/research/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        name = item.path.relative_to(here).as_posix()
+        if f"{name}::{item.name}".startswith(HEAVY):
+            item.add_marker("heavy")
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The directory of the real data sets, or skip."""
