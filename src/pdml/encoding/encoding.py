@@ -15,11 +15,12 @@ from pdml import _validate
 from pdml._types import Array, Matrix
 from pdml.encoding import maps, scaling
 from pdml.encoding.attributes import Attribute, Category, Number
+from pdml.encoding.declarations import attributes_in
 from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline, unnamed
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns
 from pdml.numerics.admm import rows
-from pdml.tables import DATES, Frame, Kind, quote_names
+from pdml.tables import DATES, Frame, Kind, as_table, quote_names
 
 MISSING_VALUES = {"number": "average", "category": "level"}  # what a gap may be declared to mean
 GAPS = (
@@ -74,6 +75,9 @@ class Encoding:
     intercept : bool
         Whether every row has a constant. It counts inside ``norm_bound`` and is regularised like
         any feature.
+    source : str
+        Where averages, spreads and levels are from, for the model's provenance ("" of one's own
+        knowledge).
 
     Raises
     ------
@@ -88,6 +92,7 @@ class Encoding:
     missing: Any = "refuse"
     norm_bound: float = 1.0
     intercept: bool = True
+    source: str = ""
 
     def __post_init__(self) -> None:
         for name in ("scales", "ranges"):
@@ -111,6 +116,70 @@ class Encoding:
                 "or none",
                 setting="intercept",
             )
+        if not isinstance(self.source, str):
+            raise InvalidInput(
+                f"source must be a text, got {self.source!r}: the model names it", setting="source"
+            )
+
+    @classmethod
+    def from_public(cls, records: Any, *, source: str, **settings: Any) -> Self:
+        """Averages, spreads and levels of public records, which need no protection.
+
+        Parameters
+        ----------
+        records : DataFrame, Table or path of a table
+            Of other people than those who are to be trained on, with the columns of X.
+        source : str
+            What they are, for the model's provenance: "census of 2021".
+        **settings : value
+            Other fields.
+
+        Returns
+        -------
+        Encoding
+            With the ``scales`` of numbers, to two digits of the spread, and the ``levels`` of
+            texts. Truth values and dates are left to their types.
+
+        Raises
+        ------
+        InvalidInput
+            If no source is named, or ``records`` have no named columns.
+        DataError
+            If there is no record.
+
+        Guarantees
+        ----------
+        - What is declared is a function of ``records`` alone, never of those that are trained on.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> census = pd.DataFrame({"age": [20.0, 40.0, 60.0], "job": ["chef", "nurse", "chef"]})
+        >>> encoding = Encoding.from_public(census, source="census of 2021")
+        >>> encoding.scales, encoding.levels
+        ({'age': (40.0, 17.0)}, {'job': ('chef', 'nurse')})
+        """
+        if not source:
+            raise InvalidInput(
+                f"source must say what the records are, got {source!r}: the model names it",
+                setting="source",
+            )
+        table = as_table(records, source=source)
+        if table is None:
+            raise InvalidInput(
+                f"records must be a table with named columns, got {type(records).__name__}",
+                setting="records",
+            )
+        names = [
+            name for name in table.names if table.kinds.get(name) not in (Kind.TRUTH, Kind.DATE)
+        ]
+        columns = attributes_in(table, names, missing=names)
+        return cls(
+            scales={c.name: c.scale for c in columns if isinstance(c, Number)} or None,
+            levels={c.name: c.levels for c in columns if isinstance(c, Category)} or None,
+            source=source,
+            **settings,
+        )
 
     @staticmethod
     def suggest(frame: Any) -> str:
@@ -320,6 +389,7 @@ class Encoding:
             norm_bound=self.norm_bound,
             intercept=bool(self.intercept),
             leaks=tuple(leaks),
+            source=self.source,
         )
 
     def _categories(self, frame: Frame | None, names: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -269,6 +269,7 @@ def simulate(
         },
         origin={
             "parties": _PARTIES,
+            **({"declared_from": pipeline.source} if pipeline.source else {}),
             **({"rounds_asked": planned.rounds} if plan.rounds < planned.rounds else {}),
         },
         leaks=(

@@ -14,7 +14,6 @@ from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
 from pdml.numerics.sums import fit, statistics
 from pdml.numerics.sums.fit import Noise, fit_sums
 
-LOSSES = {2: LOGISTIC, 3: SOFTMAX}
 STILL = Noise(label=0.0, square=0.0)
 
 
@@ -32,7 +31,8 @@ def population(records, width=6, *, seed=0, margin=2.0, offset=0.5):
 
 
 def exact(x, y, classes=2):
-    return statistics.exact(x, labels.codes(y, inf, classes), LOSSES[classes])
+    loss = LOGISTIC if classes == 2 else SOFTMAX
+    return statistics.exact(x, labels.codes(y, inf, classes), loss)
 
 
 def with_noise(totals, noise, rng):
@@ -142,14 +142,14 @@ def test_exact_sums_know_no_declared_centre_and_no_size_of_the_constant(
     of the same people stay what they are."""
     rng = np.random.default_rng(seed)
     x, y = population(records, 5, seed=seed)
-    y = y if classes == 2 else rng.integers(0, 3, records)
+    y, loss = (y, LOGISTIC) if classes == 2 else (rng.integers(0, 3, records), SOFTMAX)
     moved = x.copy()
     moved[:, :-1] += far * rng.normal(size=5) * x[:, :-1].std()
     moved[:, -1] *= size
     margins = []
     for rows in (x, moved):
-        totals = statistics.exact(rows, labels.codes(y, 1.0, classes), LOSSES[classes])
-        margins.append(rows @ fit_sums(totals, STILL, loss=LOSSES[classes]).weights.T)
+        totals = statistics.exact(rows, labels.codes(y, 1.0, classes), loss)
+        margins.append(rows @ fit_sums(totals, STILL, loss=loss).weights.T)
     np.testing.assert_allclose(*margins, atol=1e-6 * np.abs(margins[0]).max())
 
 
