@@ -306,8 +306,8 @@ def fit_moments(moments: NoisyMoments, loss: Loss) -> SumsModel:
 
 
 def fit_centred(moments: NoisyMoments, loss: Loss) -> SumsModel:
-    """The same in columns about their own means and with an intercept that no prior pulls to 0:
-    for totals most of which are exact, where the means are hardly noisier than records make them.
+    """The same of an exact Q, in columns about their own means and with an intercept that no prior
+    pulls to 0.
 
     Guarantees
     ----------
@@ -317,18 +317,15 @@ def fit_centred(moments: NoisyMoments, loss: Loss) -> SumsModel:
     q, s = _centre_codes(moments.q), moments.s
     unit = float(np.sqrt(s[-1, -1]))
     means = s[:-1, -1] / unit**2
-    drift = float(means @ means) / len(means)  # noise of the constant's row comes on top
     inner = replace(
         moments,
         q=q[:, :-1] - np.outer(q[:, -1], means),
         s=s[:-1, :-1] - np.outer(means, s[-1, :-1]) + _LEAST * np.trace(s) * np.eye(len(means)),
-        label=moments.label * sqrt(1 + drift),
-        square=moments.square * (1 + drift),
         intercept=False,
     )
     within = estimate_moments(inner.s, inner.square, intercept=False)
     linear, share, direction = _fit_direction(inner, within, loss)
-    blur, believed = hypot(moments.label / unit, sqrt(moments.report)), q[:, -1] / unit
+    believed = q[:, -1] / unit
     margins = MarginMoments(
         mean=np.zeros(len(q)),
         covariance=direction @ within @ direction.T,
@@ -338,7 +335,7 @@ def fit_centred(moments: NoisyMoments, loss: Loss) -> SumsModel:
         classes=believed,
         constant=believed,
         believed=believed,
-        blur=blur,
+        blur=sqrt(moments.report),
         offset=True,
     )
     scale, offsets = fit_scale_and_shares(margins, loss)
@@ -453,7 +450,7 @@ def fit_local_model(
 
     Guarantees
     ----------
-    - As the others' noise grows, the result tends to the model from ``local`` alone.
+    - As the others' noise grows, they count for less and less.
     """
     exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for randomised answers
     local_moments = normalise_totals(local, exact, loss=loss, norm_bound=norm_bound)
@@ -472,7 +469,7 @@ def fit_local_model(
         intercept=intercept,
         constant=constant,
     )
-    model = fit_centred(both, loss) if intercept and local.width > 1 else fit_moments(both, loss)
+    model = fit_moments(both, loss)
     return replace(model, weights=model.weights / norm_bound)
 
 
