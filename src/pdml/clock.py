@@ -4,6 +4,7 @@ can hand in another one.
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -57,3 +58,8 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
+
+
+def today(clock: Clock) -> str:
+    """The day in UTC, as 2030-01-31."""
+    return datetime.fromtimestamp(clock.now(), UTC).date().isoformat()

@@ -3,6 +3,7 @@ would live through them: each person belongs to one server and reports once with
 """
 
 import os
+import secrets
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +77,8 @@ class PrivacyLedgerSession:
         What all fits together spent.
     fits : tuple of Fit
         What was counted.
+    id : str
+        Drawn at random: models of its fits name it, so that it can be seen whose people they share.
 
     Guarantees
     ----------
@@ -115,7 +118,7 @@ class PrivacyLedgerSession:
             raise InvalidInput(f"budget must be a Budget or None, got {budget!r}")
         if random_state is not None:
             _validate.integer("random_state", random_state, low=0)
-        self.budget = budget
+        self.budget, self.id = budget, secrets.token_hex(16)
         self.fits: tuple[Fit, ...] = ()
         self.memory = SessionMemory(source_named(randomness, random_state))
 

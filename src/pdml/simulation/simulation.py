@@ -15,6 +15,7 @@ from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.kinds import SIMULATION, Data, Method
+from pdml.clock import SYSTEM_CLOCK, Clock, today
 from pdml.encoding.pipeline import Pipeline, loses_by_clipping
 from pdml.errors import (
     ClippingWarning,
@@ -146,6 +147,7 @@ class FitContext:
     notes: tuple[str, ...] = ()  # what the reader of any ledger of it must know
     leaks: tuple[str, ...] = ()  # what was done to the records before
     pipeline_input: Any = None  # records before the first step of a pipeline
+    clock: Clock = SYSTEM_CLOCK
 
 
 @dataclass(eq=False)
@@ -285,6 +287,8 @@ def simulate(
         clipped=clipped,
         diagnostics=settings.diagnostics,
         declared=pipeline.encoder is not None,
+        date=today(context.clock),
+        data=sessions[0].id if sessions else "",
     )
     if result.doubts:
         warn(DOUBTFUL, PrivacyUtilityWarning)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array
 from pdml.accounting import Budget, Reports
+from pdml.clock import SYSTEM_CLOCK, Clock, today
 from pdml.encoding import device_encoding
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import MILLION
@@ -39,6 +40,7 @@ def train_study(
     random_state: int | None = None,
     local_models: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> TrainingResult:
     """Train under a study where one trust domain holds every server's records.
 
@@ -63,6 +65,8 @@ def train_study(
         not to be shared.
     progress : callable
         Hears (rounds done, of how many).
+    clock : Clock
+        Says the day that the model names, and the time in the training's default name.
 
     Returns
     -------
@@ -92,7 +96,9 @@ def train_study(
         raise InvalidInput(
             f"engine must be one of {', '.join(ENGINES)}, got {engine!r}", setting="engine"
         )
-    terms = JobTerms.for_study(study, resolve_study_plan(study, plan), job or job_name(study))
+    terms = JobTerms.for_study(
+        study, resolve_study_plan(study, plan), job or job_name(study, clock)
+    )
     if local_models and not terms.sums:
         raise InvalidInput(
             f"local_models are for jobs with method 'sums', got {terms.plan.method!r}: a local "
@@ -136,6 +142,7 @@ def train_study(
         distances=distances[:-1],  # the last is measured between all servers
         local_weights=dict(zip(terms.servers, local_weights, strict=False)),
         reports=_reports(study, [folders[name] for name in terms.servers]),
+        date=today(clock),
     )
 
 
@@ -148,9 +155,10 @@ def resolve_study_plan(study: Study, plan: TrainingPlan | None) -> TrainingPlan:
     return plan or study.plan or TrainingPlan()
 
 
-def job_name(study: Study) -> str:
+def job_name(study: Study, clock: Clock = SYSTEM_CLOCK) -> str:
     """A name for a training that nobody named."""
-    return f"{study.id.replace('.', '-')[:40]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    now = datetime.fromtimestamp(clock.now(), UTC)
+    return f"{study.id.replace('.', '-')[:40]}-{now:%Y%m%d-%H%M%S}"
 
 
 def _folders(terms: JobTerms, data: Mapping[str, str | PathLike[str]]) -> dict[str, Path]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
+from pdml.clock import SYSTEM_CLOCK, Clock
 from pdml.encoding import declarations
 from pdml.encoding.encoder import Attribute, Encoder
 from pdml.encoding.maps import FeatureMap
@@ -24,7 +25,7 @@ from pdml.model.model import Features, Model
 from pdml.model.private_evaluation import CountedEvaluation, count
 from pdml.planning.resolve_plan import AUTO
 from pdml.planning.training_plan import TrainingPlan
-from pdml.simulation.simulation import OnRound, SimulationSettings, Topology, simulate
+from pdml.simulation.simulation import FitContext, OnRound, SimulationSettings, Topology, simulate
 from pdml.tables import Frame, Readable, Table, columns, open_table, read_table
 from pdml.tables.columns import Roles
 from pdml.training.result import TrainingResult, measure
@@ -68,6 +69,7 @@ def train_table(
     local_models: bool = False,
     diagnostics: bool = False,
     on_round: OnRound | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> TrainingResult:
     """Train on a table, with simulated people and servers in one process.
 
@@ -111,6 +113,8 @@ random_state, open_ended, local_models, diagnostics
         By default 10, or as many as the server column names.
     on_round : callable, optional
         Hears (rounds done, of how many), for progress bars.
+    clock : Clock
+        Says the day that the model names.
 
     Returns
     -------
@@ -186,6 +190,7 @@ random_state, open_ended, local_models, diagnostics
         on_round=on_round,
         names=people.names,
         inputs={"classes": people.classes, "label": label},
+        context=FitContext(clock=clock),
     )
     result = training.result.replaced(
         leaks=(*training.result.leaks, *people.leaks),

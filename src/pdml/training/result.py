@@ -17,6 +17,7 @@ from pdml._version import __version__
 from pdml.accounting import Ledger, PersonRows, Reports
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
 from pdml.accounting.kinds import UNSAID, Data, Method
+from pdml.encoding.encoder import Encoder
 from pdml.errors import InvalidInput
 from pdml.mechanisms.integer_gaussian import Units
 from pdml.model.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
@@ -79,7 +80,9 @@ class TrainingResult:
     inputs : mapping
         The fields of `Model` that say what its rows and classes are.
     origin, producer : mapping
-        The head of the model's provenance, and what made its file.
+        The head of the model's provenance, and what made its file where others make the same.
+    date, data : str
+        The day of the training, and the id of the study or session whose people it is about.
     leaks : tuple of str
         Every release that no noise protects.
     local_weights : mapping of str to array
@@ -124,7 +127,9 @@ class TrainingResult:
     leaks: tuple[str, ...] = ()
     local_weights: Mapping[str, Array] = field(default_factory=dict)
     counted: str = THIS_TRAINING
-    producer: Mapping[str, Any] = field(default_factory=lambda: {"pdml_version": __version__})
+    producer: Mapping[str, Any] = field(default_factory=dict)
+    date: str = ""
+    data: str = ""
     intercept: bool = True
     reports: Reports | None = None
     proposal: Proposal | None = None
@@ -344,7 +349,18 @@ class TrainingResult:
             **transport,
             "noise_source": self.ledger.source,
             "leaks": list(self.leaks),
-            **self.producer,
+            **(self.producer or self._producer),
+        }
+
+    @property
+    def _producer(self) -> dict[str, str]:
+        """Which program, when, by which declaration, and whose data; "" where there is none."""
+        encoder = self.inputs.get("encoder")
+        return {
+            "pdml_version": __version__,
+            "date": self.date,
+            "declaration": Encoder.from_dict(encoder).digest if encoder else "",
+            "data": self.data,
         }
 
     @property

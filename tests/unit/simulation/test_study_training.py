@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from federation import NAMES, PLAN, SEED, freeze, study_of
 
-from pdml import Budget, TrainingPlan, load_model, train_study
+from pdml import Budget, TrainingPlan, __version__, load_model, train_study
+from pdml.clock import SystemClock
 from pdml.errors import BudgetExceeded, DataError, InvalidInput
 from pdml.mechanisms.randomness import source_named
 from pdml.node.job import training_data
@@ -42,6 +43,20 @@ def test_a_study_becomes_a_model_a_ledger_and_a_page(study, data, tmp_path):
     assert len(trained.history.consensus) == PLAN.rounds
     page = render(training_page(study, trained))
     assert study.title in page and "<script" not in page
+
+
+class Clock(SystemClock):
+    """A summer's night."""
+
+    def now(self):
+        return 1_909_000_000.0
+
+
+def test_the_model_names_program_day_declaration_and_whose_data(study, data):
+    named = train_study(study, data, random_state=SEED, clock=Clock()).model.provenance
+    assert named["pdml_version"] == __version__ and named["date"] == "2030-06-29"
+    assert named["job"].endswith("-20300629-214640")
+    assert named["declaration"] == study.encoder.digest and named["data"] == study.hash
 
 
 def test_noise_is_the_operating_systems_unless_a_seed_is_given(study, data):

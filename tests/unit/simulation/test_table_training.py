@@ -1,8 +1,10 @@
 """A table is trained on, predicted and evaluated by one call each."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ import pandas as pd
 import pytest
 from estimators import make_classifier
 
-from pdml import TrainingPlan, load_model
-from pdml.encoding.encoder import Category, Number
+from pdml import PDMLClassifier, PrivacyLedgerSession, TrainingPlan, load_model
+from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.encoding.maps import Squares
 from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, MissingValueError, UndeclaredColumns
@@ -314,3 +316,24 @@ def test_maps_widen_the_model() -> None:
     trained = train_table(people(), "ill", attributes=[AGE, SEX], maps=[Squares()], **ROLES)
     assert trained.model.feature_names == ("age", "sex=female", "sex=male", "age^2")
     assert predict_table(trained.model, people())["prediction"].shape == (300,)
+
+
+def test_a_model_names_its_declaration_and_the_session_and_nothing_of_a_record() -> None:
+    settings: dict[str, Any] = {"attributes": [AGE, SEX], "ignore": ["hospital", "wish"]}
+    settings |= {"classes": ["no", "yes"], "plan": PLAN}
+    with PrivacyLedgerSession() as session:
+        one, other = (
+            train_table(people(), "ill", **settings, random_state=seed).model for seed in (1, 2)
+        )
+    alone = train_table(people(), "ill", **settings, random_state=1).model
+    assert one.provenance["data"] == other.provenance["data"] == session.id
+    assert alone.provenance["data"] == "" and len(session.id) == 32
+    digests = {model.provenance["declaration"] for model in (one, other, alone)}
+    assert digests == {Encoder.from_dict(one.encoder or {}).digest}
+    narrower = [replace(AGE, high=AGE.high + 1), SEX]
+    changed = train_table(people(), "ill", **settings | {"attributes": narrower}, random_state=1)
+    assert changed.model.provenance["declaration"] not in digests
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", alone.provenance["date"])
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    undeclared = PDMLClassifier(n_servers=3, plan=PLAN, random_state=0).fit(rows, rows[:, 0] > 0)
+    assert undeclared.model_.provenance["declaration"] == ""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pdml._types import Array
-from pdml._version import __version__
 from pdml.accounting import Budget, Reports
 from pdml.accounting.events import CLOSE
 from pdml.errors import EngineError, InvalidInput, PDMLError
@@ -76,10 +75,11 @@ def study_result(
     statements: Mapping[str, str] | None = None,
     local_weights: Mapping[str, Array] | None = None,
     reports: Reports | None = None,
+    date: str = "",
 ) -> TrainingResult:
     """The result of a job: of separate nodes, with the sha256 of their statements, or of one
-    domain."""
-    # Members of all versions make the same of the same statements.
+    domain, with its ``date``."""
+    # Members of all versions make the same of the same statements, on any day.
     by_statements = {"result": RESULT, "statements": dict(statements or {})}
     return TrainingResult(
         plan=terms.plan,
@@ -105,7 +105,9 @@ def study_result(
         counted=ALL_JOBS if statements else THIS_JOB,
         local_weights=local_weights or {},
         reports=reports,
-        producer=by_statements if statements else {"pdml_version": __version__},
+        producer=by_statements if statements else {},
+        date=date,
+        data=terms.study,
     )
 
 
