@@ -151,6 +151,11 @@ class Number:
         object.__setattr__(self, "spread", spread)
 
     def _check_bins(self) -> None:
+        if not isinstance(self.bins, (list, tuple)):
+            raise InvalidInput(
+                f"bins of {self.name!r} must be a list of numbers, got {quote(self.bins)}",
+                setting="bins",
+            )
         if bool(self.bins) != (self.epsilon is not None):
             raise InvalidInput(
                 f"bins and epsilon of {self.name!r} must be declared together, got one of them: a "
