@@ -71,13 +71,13 @@ def worst_pair(effort: Effort, seed: int) -> tuple[Finding, ...]:
     runs = effort.transcripts // SHARE
     findings = [_by_rounds(space, effort, seed) for space in rounds_spaces()]
     for space in sums_spaces():
-        found = search(space, effort.pairs, seed)
+        pair = search(space, effort.pairs, seed)
         samples = [
             sums_attacks.releases(victim, runs, seed, world, effort.jobs)
-            for world, victim in enumerate(found.worlds)
+            for world, victim in enumerate(pair.worlds)
         ]
-        claims = found.worlds[0].claims(found.data)
-        findings.append(sums_attacks.distinguish("worst_pair", found, samples, claims))
+        claims = pair.worlds[0].claims(pair.data)
+        findings.append(sums_attacks.distinguish("worst_pair", pair, samples, claims))
     for answers in answer_spaces():
         people = search(answers, effort.pairs, seed)
         findings.append(replace(from_sums(people, runs, seed, effort.jobs), name=answers.name))
@@ -111,9 +111,9 @@ def _walk(
     reach = 0.5
     for _ in range(steps):
         near = point + reach * rng.normal(size=len(point))
-        found = space.score(space.pair(near), seed)
-        if found > score:
-            point, score, reach = near, found, 1.5 * reach
+        near_score = space.score(space.pair(near), seed)
+        if near_score > score:
+            point, score, reach = near, near_score, 1.5 * reach
         else:
             reach = max(0.9 * reach, 1e-3)
     return point
@@ -269,8 +269,8 @@ def moved(pair: WorldPair[Victim]) -> float:
 
 
 def _by_rounds(space: Space[WorldPair[Victim]], effort: Effort, seed: int) -> Finding:
-    found = search(space, effort.pairs, seed)
-    return rounds_attacks.attack(space.name, *found.worlds, found.data, DELTA, effort, seed)
+    pair = search(space, effort.pairs, seed)
+    return rounds_attacks.attack(space.name, *pair.worlds, pair.data, DELTA, effort, seed)
 
 
 # Tables of counts: what a record moves
@@ -290,9 +290,9 @@ def counts_space() -> Space[tuple[Evaluated, Evaluated]]:
 
 def by_counts(effort: Effort, seed: int) -> Finding:
     space = counts_space()
-    found = search(space, effort.pairs, seed)
+    pair = search(space, effort.pairs, seed)
     return evaluation_attacks.distinguish(
-        space.name, found, effort.transcripts // SHARE, seed, effort.jobs
+        space.name, pair, effort.transcripts // SHARE, seed, effort.jobs
     )
 
 

@@ -107,9 +107,11 @@ class Grouping:
     def _levels(
         self, study: Study, name: str, answers: Sequence[Mapping[str, Any]]
     ) -> "dict[str, _Mask]":
-        attribute = next((one for one in study.encoder.clear if one.name == name), None)
+        attribute = next(
+            (question for question in study.encoder.clear if question.name == name), None
+        )
         if attribute is None:
-            names = quote_names([one.name for one in study.encoder.clear])
+            names = quote_names([question.name for question in study.encoder.clear])
             raise InvalidInput(
                 f"by must name features that are sent as they are, got {name!r}: they are {names}",
                 setting="by",
@@ -177,7 +179,9 @@ def estimate_survey(study: Study, folder: Path, by: Sequence[str] = ()) -> Surve
     data = open_frozen(folder, study_hash=study.hash)
     groupings = [Grouping.parse(text) for text in by]
     if not by:
-        names = [one.name for one in study.encoder.clear if isinstance(one, Category)]
+        names = [
+            question.name for question in study.encoder.clear if isinstance(question, Category)
+        ]
         groupings = [Grouping(names=(name,), edges={name: ()}) for name in names]
     answers = [study.decode(row) for row in data.features] if groupings else []
     groups = {ALL_PEOPLE: np.ones(len(data), dtype=bool)}

@@ -101,8 +101,8 @@ def privacy(
         raise InvalidInput(
             "give either a model or the settings of a training, which need at least --records"
         )
-    own = settings.keys() - {"colluding"} or degree is not None
-    if own and limits and features_epsilon is None and labels_epsilon is None:
+    has_plan = settings.keys() - {"colluding"} or degree is not None
+    if has_plan and limits and features_epsilon is None and labels_epsilon is None:
         raise InvalidInput(
             "a budget needs --features-epsilon or --labels-epsilon, got only a delta"
         )
@@ -112,7 +112,7 @@ def privacy(
     from pdml.planning.forecast.privacy_forecast import PrivacyForecast
     from pdml.planning.training_plan import TrainingPlan
 
-    if not own:
+    if not has_plan:
         console.print_result(as_json, *_choose(sizes, limits, colluding, topology, links))
         return
     options.refuse_options(shape, " beside a plan: the number of links (--degree) says it")

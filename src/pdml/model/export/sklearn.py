@@ -167,8 +167,10 @@ def _map(feature_map: FeatureMap, inputs: Inputs) -> Pipeline:
 def _hats() -> FeatureUnion:
     """The hats of one column, level beyond the outermost knots."""
     hats = np.eye(len(KNOTS)) - HAT_MEANS
-    each = zip(KNOTS, hats.T, strict=True)
-    return FeatureUnion([(f"{knot:g}", _function(np.interp, xp=KNOTS, fp=fp)) for knot, fp in each])
+    knots = zip(KNOTS, hats.T, strict=True)
+    return FeatureUnion(
+        [(f"{knot:g}", _function(np.interp, xp=KNOTS, fp=fp)) for knot, fp in knots]
+    )
 
 
 def _constant(width: int, value: float) -> list[Step]:
