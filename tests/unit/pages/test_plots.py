@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pdml.formatting import numbers
 from pdml.pages.charts.plots import (
     AxisScale,
+    BandCurve,
     Chart,
-    Curve,
     Series,
     around,
     curves_figure,
@@ -147,7 +147,7 @@ def test_curves_lie_in_their_panels_with_their_intervals_around_them(drawn_point
         x, y, reach = zip(*sorted(points), strict=True)
         low = [value - away for value, away in zip(y, reach, strict=True)]
         high = [value + away for value, away in zip(y, reach, strict=True)]
-        curves.append(Curve(name=f"number {k}", x=x, y=y, low=low, high=high))
+        curves.append(BandCurve(name=f"number {k}", x=x, y=y, low=low, high=high))
     figure = curves_figure(curves, y="up", name="n", heading="h", caption="", words="w")
     assert all(0 <= x <= WIDTH and 0 <= y <= figure.height for x, y in places(figure))
     lines, bands = having(figure, "path", "line"), having(figure, "path", "band")

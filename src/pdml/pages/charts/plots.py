@@ -310,7 +310,7 @@ def whisker_figure(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class BandCurve:
     """A line with its interval at every point."""
 
     name: str
@@ -324,7 +324,7 @@ _PANELS, _PANEL_TALL, _PANEL_HEAD, _PANEL_FOOT = 2, 110.0, 24.0, 30.0
 _PANEL_LEFT, _PANEL_GAP = 34.0, 14.0
 
 
-def curves_figure(curves: Sequence[Curve], *, y: str, **words: Any) -> Figure:
+def curves_figure(curves: Sequence[BandCurve], *, y: str, **words: Any) -> Figure:
     """Curves in panels of their own, with one scale upwards."""
     ends = [0.0, *(end for curve in curves for end in (*curve.low, *curve.high))]
     room = 0.06 * (max(ends) - min(ends)) or 1.0
@@ -332,7 +332,7 @@ def curves_figure(curves: Sequence[Curve], *, y: str, **words: Any) -> Figure:
     wide = (WIDTH - _PANEL_LEFT - _PANEL_GAP * _PANELS) / _PANELS
     step = _PANEL_HEAD + _PANEL_TALL + _PANEL_FOOT
 
-    def panel(number_: int, curve: Curve) -> Iterator[Mark]:
+    def panel(number_: int, curve: BandCurve) -> Iterator[Mark]:
         row, column = divmod(number_, _PANELS)
         left, top = _PANEL_LEFT + column * (wide + _PANEL_GAP), 24 + row * step + _PANEL_HEAD
         low, high = min(curve.x), max(curve.x)

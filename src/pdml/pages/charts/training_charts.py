@@ -15,9 +15,9 @@ from pdml.accounting.profiles import limit_epsilon
 from pdml.formatting import numbers
 from pdml.pages.charts.plots import (
     AxisScale,
+    BandCurve,
     Chart,
     Colour,
-    Curve,
     Series,
     Whisker,
     around,
@@ -241,7 +241,7 @@ def effects_figure(effects: Sequence["AdditiveEffect"], classes: Sequence[Any]) 
         return None
     order = sorted(effects, key=lambda effect: -float(np.ptp(effect.margins)))[:MOST_EFFECTS]
     curves = [
-        Curve(
+        BandCurve(
             name=effect.name,
             x=effect.values.tolist(),
             y=effect.margins.tolist(),
