@@ -197,6 +197,11 @@ def accepts_count(count: int, total: int, p: float) -> bool:
     return binom.ppf(FALSE_ALARM / 2, total, p) <= count <= binom.isf(FALSE_ALARM / 2, total, p)
 
 
+def test_of_nobody_nothing_is_reported():
+    nobody = flip_labels(np.array([], dtype=np.int64), np.array([]), 2, np.random.default_rng(0))
+    assert nobody.shape == (0,)
+
+
 @pytest.mark.parametrize("classes", [2, 5])
 def test_frequencies_of_every_epsilon_in_a_mixed_batch(classes):
     """False alarm 1e-8 per group (exact binomial); half, double and the neighbours' probabilities
