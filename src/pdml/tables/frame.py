@@ -1,7 +1,7 @@
 """`Frame`: the columns of a DataFrame of any library, and what their types say of them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Array
+from pdml.errors import InvalidInput
 
 DATES = "make a number of a date first, such as an age in years or days since a public day"
 
@@ -51,7 +52,7 @@ class Frame:
     def of(cls, x: Any) -> Self | None:
         """The columns of a DataFrame; None of anything else."""
         if hasattr(x, "iloc") and hasattr(x, "dtypes") and getattr(x, "ndim", 0) == 2:
-            names = map(str, x.columns)
+            names = distinct(list(map(str, x.columns)))
             cells = {name: x.iloc[:, k] for k, name in enumerate(names)}
             types = {name: series.dtype for name, series in cells.items()}
             return cls._typed(cells, types, is_pandas=True)
@@ -145,8 +146,20 @@ def _arrow(x: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     import pyarrow as pa
 
     table = pa.table(x)
-    cells = {name: arrow_cells(pa, table.column(name)) for name in table.column_names}
-    return cells, dict(zip(table.column_names, table.schema.types, strict=True))
+    names = distinct(table.column_names)
+    cells = {name: arrow_cells(pa, table.column(name)) for name in names}
+    return cells, dict(zip(names, table.schema.types, strict=True))
+
+
+def distinct(names: Sequence[str]) -> Sequence[str]:
+    """The same, if each names one column."""
+    for position, name in enumerate(names):
+        if names.index(name) < position:
+            raise InvalidInput(
+                f"the column names of a DataFrame must differ, got {name!r} for columns "
+                f"{names.index(name) + 1} and {position + 1}"
+            )
+    return names
 
 
 def arrow_cells(pa: Any, column: Any) -> NDArray[Any]:

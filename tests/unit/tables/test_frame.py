@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pdml.errors import InvalidInput
 from pdml.tables import Frame, Kind
 
 CELLS: dict[str, tuple[Kind, list[Any]]] = {
@@ -88,3 +89,15 @@ def test_a_schema_holds_no_record() -> None:
     assert frame.levels == {"c": ("f", "m")}
     assert frame.kinds == {"a": Kind.NUMBER, "b": Kind.TEXT, "c": Kind.TEXT}
     assert Frame.of(np.zeros((2, 2))) is None and Frame.schema(np.zeros((2, 2))) is None
+
+
+def test_names_of_columns_differ() -> None:
+    """Nobody can say which column another column's name means; 1 and "1" are one name."""
+    pa = pytest.importorskip("pyarrow")
+    frames = (
+        pd.DataFrame([[1, 2, 3]], columns=["a", 1, "1"]),
+        pa.table([[1], [2], [3]], names=["a", "1", "1"]),
+    )
+    for frame in frames:
+        with pytest.raises(InvalidInput, match="must differ, got '1' for columns 2 and 3"):
+            Frame.of(frame)
