@@ -44,6 +44,7 @@ _SIGNATURE = b"pdml evaluation 1\0"
 _TERMS = b"pdml evaluation terms 1\0"
 _DATASET = b"pdml evaluated records 1\0"
 _MOST_CELLS, _MOST_RELEASES = 250_000, 10_000
+_Unit = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # far more than anybody's records
 
 
 class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,7 +60,7 @@ class SignedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     bins: int
     stddev: float
     source: str
-    counts: Annotated[list[int], Meta(max_length=_MOST_CELLS)]  # units of 2^-24, row by row
+    counts: Annotated[list[_Unit], Meta(max_length=_MOST_CELLS)]  # of 2^-24, row by row
     # σ of every release of counts of these records by the node's journal, this one among them
     spent: Annotated[list[float], Meta(max_length=_MOST_RELEASES)]
     signature: str = ""  # of all the rest, in hex
