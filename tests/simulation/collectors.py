@@ -104,9 +104,8 @@ class Collector(Machine):
             self._collection = self.service = None
             self.world.observer.ended(self)
 
-    def save_copy(self) -> None:
+    def remember(self) -> None:
         self.copies.append(self.promises.save())
-        super().save_copy()
 
     def restore_copy(self, *, with_keys: bool = True) -> None:
         """The database of the newest copy, with the keys of then or those of now."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from nodes import finished
 from scenes import NAMES, Scene
 from world import Violation
 
@@ -45,7 +46,8 @@ class Observer:
         self.world: World
         self.dishonest: set[str] = set()
         self.disturbed: set[str] = set()  # who may have been silent without any fault of its own
-        self.set_back: set[str] = set()  # whose folder was restored from an old copy
+        # whose folder was restored from an old copy, with the jobs that are finished in that
+        self.set_back: dict[str, set[str]] = {}
         self.violation: Violation | None = None
         self.sent: dict[tuple[str, str, int], bytes] = {}  # (member, job, round): payload
         self.statements: dict[tuple[str, str], bytes] = {}  # (member, job)
@@ -112,11 +114,15 @@ class Observer:
 
     def started(self, machine: "Machine") -> None:
         """What was sent is still there after a kill or a power cut."""
-        if machine.name in self.dishonest | self.set_back:
+        if machine.name in self.dishonest | set(self.set_back):
             return
         for key in self.sent:
             if key[0] == machine.name:
                 self._check_stored(machine, machine.daemon.committed, key)
+
+    def restored(self, machine: "Machine", finished: set[str]) -> None:
+        """From an old copy, with these jobs."""
+        self.set_back[machine.name] = finished
 
     def failed_to_start(self, machine: "Machine", error: Exception) -> None:
         self.world.note("no start", machine.name, repr(error))
@@ -163,6 +169,7 @@ class Observer:
         if not within(events, len(self.scene.study.classes), self.scene.study.budget):
             self.refuse("budget", f"{machine.name} has overdrawn its budget")
         if machine.name in self.set_back:
+            self._check_set_back(machine)
             return
         seen = [
             event
@@ -177,9 +184,22 @@ class Observer:
                 return
             recorded.remove(event)
 
+    def _check_set_back(self, machine: "Machine") -> None:
+        """Whoever knows of releases that a restored journal lacks does no other job with it."""
+        journal, name = machine.daemon.committed, machine.name
+        if not finished(journal) - self.set_back[name]:
+            return
+        own = journal.releases(self.scene.data[name].dataset)
+        for other in self.world.nodes.values():
+            query = "SELECT count(*) FROM inbox WHERE sender = ?"
+            (count,) = other.daemon.committed._db.row(query, (name,))
+            if count > own and other.name not in self.set_back:
+                sentence = f"{name} counts {own} releases, and {other.name} has {count}"
+                self.refuse("ledger", sentence)
+
     def _check_sentences(self, machine: "Machine") -> None:
         """Nobody honest is accused, and who is waited for was away."""
-        guilty = self.dishonest | self.set_back
+        guilty = self.dishonest | set(self.set_back)
         for attempt in machine.daemon.control_db.attempts():
             if attempt.state not in (OfferState.FAILED, OfferState.REFUSED):
                 continue
@@ -200,7 +220,7 @@ class Observer:
 
     def _check_evidence(self, machine: "Machine") -> None:
         for path in machine.folder.glob("evidence/*/*.evidence"):
-            if path.stem not in self.dishonest | self.set_back:
+            if path.stem not in self.dishonest | set(self.set_back):
                 self.refuse("nobody honest is accused", f"{machine.name} has {path.name}")
 
     def _check_results(self, machine: "Machine") -> None:
@@ -217,6 +237,9 @@ class Observer:
                 continue
             if problems and not self.dishonest:
                 self.refuse("a result verifies", f"{machine.name}: {job.job}: {problems}")
+            if any(flaw.kind == "mismatch" and machine.name in flaw.servers for flaw in problems):
+                sentence = f"{machine.name} has {job.job}, though it was sent something else"
+                self.refuse("a deceiver is proved", sentence)
             if not (self.fresh_noise or self.dishonest or problems):
                 self._check_bits(machine, signed)
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from pdml.node.crypto import hpke
 from pdml.node.daemon.daemon import NodeDaemon
 from pdml.node.job.activity import Ask
 from pdml.node.protocol import wire_messages
-from pdml.node.storage.node_dir import NodeDirectory
+from pdml.node.storage.journal import JobState, Journal
+from pdml.node.storage.node_dir import JOURNAL, NodeDirectory
 from pdml.study import Study
 
 # Those whose version is written when a message is: of an offer and a statement it stands in the
@@ -39,6 +41,7 @@ class Node(Machine):
         self.daemon: NodeDaemon | None = None
         self.transport: Transport | None = None
         self.is_silent = False
+        self.finished: list[set[str]] = []  # the jobs that are, in each of the old copies
         self.newer: set[str] = set()  # formats of which it writes the next version, and reads both
         self.bend: Callable[[str, str, Mapping[str, bytes]], Mapping[str, bytes]] | None = None
 
@@ -111,6 +114,15 @@ class Node(Machine):
             work and (work.begun, work.offer.job),
             exchange and (exchange.participant.round, exchange._awaited),
         )
+
+    def remember(self) -> None:
+        path = self.directory.path(JOURNAL)
+        with self.disk.reliable(), closing(Journal.peek(path)) as journal:
+            self.finished.append(finished(journal))
+
+    def restore_copy(self) -> None:
+        self.world.observer.restored(self, self.finished[-1])
+        super().restore_copy()
 
     def leave(self) -> None:
         """SIGTERM."""
@@ -210,6 +222,10 @@ class Node(Machine):
             self.world.later(step.seconds, late)
         else:
             self.world.later(step.seconds, lambda: resume({}))
+
+
+def finished(journal: Journal) -> set[str]:
+    return {job.job for job in journal.jobs() if job.state == JobState.FINISHED}
 
 
 class Tasks:

@@ -173,7 +173,7 @@ _FAULTS: _Kinds = {
     "fail_syncs": (0.7, lambda random, who, other: (who, random.choice((1, 1, 2, 20)))),
     "fail_reads": (0.5, lambda random, who, other: (who, random.choice((1, 1, 3)))),
     "copy": (0.5, lambda random, who, other: (who,)),
-    "restore": (0.5, lambda random, who, other: (who,)),
+    "restore": (0.7, lambda random, who, other: (who,)),
 }
 _KINDS: _Kinds = _FAULTS | {
     "stop": (0.7, lambda random, who, other: (who,)),
@@ -232,6 +232,8 @@ class Run:
         for machine in self.world.machines.values():
             machine.start()
         self._run(0.5)
+        for machine in self.world.machines.values():
+            machine.save_copy()
         for gap, name, *arguments in self.schedule.operations:
             self._run(gap)
             self.world.note("operation", name, *arguments)
@@ -243,7 +245,7 @@ class Run:
             self._settle_collection(self.collector)
         if self.schedule.must_succeed:
             self._check_success()
-        if self.world.nodes and not self.observer.dishonest | self.observer.set_back:
+        if self.world.nodes and not self.observer.dishonest:
             self._finale()
         self.observer.finish()
         self._check()
@@ -319,7 +321,7 @@ class Run:
             for job in daemon.committed.jobs()
             if job.state != JobState.FINISHED
         }
-        if unfinished and len(self.studies) == 1:
+        if unfinished and len(self.studies) == 1 and not self.observer.set_back:
             job = sorted(unfinished)[-1]
             by, attempt = "alice", self._offer("alice", job, resume=True)
         else:
@@ -331,6 +333,8 @@ class Run:
                 self.accept(name)
             self._run(0.5)
         known = self.world.nodes[by].daemon.control_db.attempt(attempt)
+        if self.observer.set_back:
+            return  # its neighbours may refuse whoever was set back
         done = known is not None and known.state == OfferState.DONE
         sentence = "" if known is None else known.sentence
         if not done and not (self.schedule.tight and "budget" in sentence):
@@ -452,10 +456,8 @@ class Run:
         self._machine(who).save_copy()
 
     def restore(self, who: str) -> None:
-        if self._machine(who).old_copies:
-            self.faults["restored old copy"] += 1
-            self.observer.set_back.add(who)
-            self._machine(who).restore_copy()
+        self.faults["restored old copy"] += 1
+        self._machine(who).restore_copy()
 
     def silence(self, who: str) -> None:
         """It hears everything and says nothing."""
@@ -562,9 +564,8 @@ class Run:
         self.collector.confirm_date()
 
     def restore_database(self) -> None:
-        if self.collector.old_copies:
-            self.faults["restored old copy"] += 1
-            self.collector.restore_copy(with_keys=False)
+        self.faults["restored old copy"] += 1
+        self.collector.restore_copy(with_keys=False)
 
     def _settle_collection(self, collector: Collector) -> None:
         """Everybody asks once more and is answered, and what is exported is what was promised."""

@@ -131,11 +131,14 @@ class Machine:
         if self.disk.dead and self.is_up:
             self._stop("end in a write")
 
+    def remember(self) -> None:
+        """What is so when a copy is made, for whoever judges what comes of it."""
+        raise NotImplementedError
+
     def save_copy(self) -> None:
-        """The operator copies what a process that does not run has on its disk."""
-        self.kill()
+        """The operator copies its disk between two steps of its process."""
+        self.remember()
         self.old_copies.append(self.disk.copy())
-        self.start()
 
     def restore_copy(self) -> None:
         """The newest copy takes the place of what there is by now."""

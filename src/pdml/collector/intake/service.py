@@ -131,6 +131,8 @@ class Writer:
     def _deliver(self, group: list[_Job], outcome: _Result) -> None:
         result, self._last = outcome
         assert result is not None
+        size = sum(len(entries) for entries, _ in group)
+        assert isinstance(result, Exception) or len(result) == size, "an answer for each report"
         self.commits += 1
         self.commit_seconds += self._last
         start = 0

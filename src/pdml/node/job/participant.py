@@ -194,6 +194,7 @@ class Participant:
             for event in self._events
             if (event.t if isinstance(event, IterateReleased) else 1) == t
         ]
+        assert events, "no release without its debit"
         payload = wire_messages.encode_vector(released, self.terms.dtype)
         self._journal.commit(self.terms.job, t, payload=payload, events=events)
         self._state = state
