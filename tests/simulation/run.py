@@ -5,6 +5,7 @@ A failing one is shrunk and written to `corpus/`, which the tests replay for eve
 
 import argparse
 import os
+import signal
 import sys
 import time
 import warnings
@@ -40,20 +41,25 @@ def main() -> int:
     seeds = range(options.first, options.first + options.seeds)
     began, states, faults, jobs, seconds = time.monotonic(), set(), Counter(), Counter(), 0.0
     failures: list[tuple[int, tuple[str, str]]] = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also in the background
     with ProcessPoolExecutor(options.processes) as pool:
         results = pool.map(one, seeds, chunksize=5)
-        for done, (seed, violation, met, more, ended, simulated) in enumerate(results, start=1):
-            states |= met
-            faults += more
-            jobs += ended
-            seconds += simulated
-            if violation is not None:
-                failures.append((seed, violation))
-                print(f"\nseed {seed}: {': '.join(violation)}", flush=True)
-            if done % 20 == 0 or done == len(seeds):
-                spent = time.monotonic() - began
-                line = f"{done}/{len(seeds)} seeds, {len(states)} states, {len(failures)} failures"
-                print(f"\r{line}, {spent:.0f} s", end="", flush=True)
+        try:
+            for done, (seed, violation, met, more, ended, simulated) in enumerate(results, start=1):
+                states |= met
+                faults += more
+                jobs += ended
+                seconds += simulated
+                if violation is not None:
+                    failures.append((seed, violation))
+                    print(f"\nseed {seed}: {': '.join(violation)}", flush=True)
+                if done % 20 == 0 or done == len(seeds):
+                    spent = time.monotonic() - began
+                    line = f"{done}/{len(seeds)} seeds, {len(states)} states"
+                    line = f"{line}, {len(failures)} failures, {spent:.0f} s"
+                    print(f"\r{line}", end="", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
     print(f"\nsimulated seconds: {seconds:,.0f}")
     print("faults:", ", ".join(f"{name} {count:,}" for name, count in faults.most_common()))
     print("attempts:", ", ".join(f"{name} {count:,}" for name, count in jobs.most_common()))
