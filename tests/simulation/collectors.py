@@ -68,6 +68,7 @@ class Collector(Machine):
 
     def drop(self) -> None:
         collection, self._collection, self.service = self._collection, None, None
+        self.loop.end()
         if collection is not None:
             with suppress(Exception):
                 collection.store.close()

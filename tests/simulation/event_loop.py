@@ -17,6 +17,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, machine: Machine) -> None:
         self._machine, self._life = machine, machine.life
+        self._tasks: list[asyncio.Task] = []
 
     def time(self) -> float:
         return self._machine.world.time
@@ -46,7 +47,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def create_task(self, steps: Coroutine, **options: Any) -> asyncio.Task:
         task = asyncio.Task(steps, loop=self, **options)
         task._log_destroy_pending = False  # a process that is killed leaves some behind
+        self._tasks = [one for one in self._tasks if not one.done()] + [task]
         return task
+
+    def end(self) -> None:
+        """Nothing of what was begun goes on."""
+        for task in self._tasks:
+            task.get_coro().close()
+        self._tasks = []
 
     def run_in_executor(self, executor: Any, function: Callable, *arguments: Any) -> asyncio.Future:
         future = self.create_future()

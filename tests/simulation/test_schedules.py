@@ -1,4 +1,6 @@
-"""A consortium in one thread under schedules drawn from seeds: kills, power cuts, a bad network."""
+"""A consortium and a collection in one thread under schedules drawn from seeds: kills, power cuts, a
+bad network.
+"""
 
 import os
 import subprocess
@@ -9,6 +11,7 @@ import pytest
 
 pytest.importorskip("nats")
 
+from mistakes import seeds_until_found
 from run import CORPUS
 from scenes import PLANS
 from schedule import Schedule, draw, execute
@@ -34,6 +37,32 @@ def test_a_member_that_is_not_there_ends_the_offer_by_the_simulated_clock():
     away = ((0.0, "kill", "carol"), (0.0, "offer", "alice", 1, False), (7.0, "heal"))
     outcome = execute(Schedule(seed=1, operations=away), trace=True)
     assert outcome.violation is None and outcome.jobs["failed"] and 6 < outcome.seconds < 30
+
+
+def test_new_keys_and_another_version_at_all_members_keep_no_job_from_being_done():
+    changes = ((0.0, "rotate", "bob"), (6.0, "offer", "alice", 1, False), (2.0, "upgrade_all"))
+    outcome = check(Schedule(seed=1, operations=(*changes, (1.0, "offer", "carol", 2, False))))
+    assert set(outcome.jobs) == {"done"} and outcome.jobs["done"] == 9
+
+
+def test_a_calm_collection_exports_all_but_who_has_withdrawn():
+    steps = ((0.0, "report", 5, False), (1.0, "report", 5, True), (1.0, "repeat", 2))
+    steps += ((1.0, "withdraw", 1), (1.0, "take_out", 7), (1.0, "export", True))
+    steps += ((0.0, "report", 1, False), (1.0, "withdraw", 3))
+    outcome = execute(Schedule(seed=1, method="", collects=True, operations=steps), trace=True)
+    answers = [line.split()[2:] for line in outcome.trace if " answer " in line]
+    assert outcome.violation is None
+    assert sum(answer[1:] == ["Receipt", "True"] for answer in answers) == 10
+    assert ["2", "Receipt", "False"] in answers and ["1", "Withdrawn"] in answers
+    assert ["10", "Problem", "False"] in answers and ["3", "Problem"] in answers  # frozen
+
+
+@pytest.mark.parametrize(
+    "mistake", ["counted twice", "withdrawal only promised", "exported without freezing"]
+)
+def test_a_planted_mistake_is_found(mistake):
+    """All of them: `tests/simulation/mistakes.py`."""
+    assert seeds_until_found(mistake, 200)[0]
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
