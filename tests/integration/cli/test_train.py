@@ -97,10 +97,9 @@ def test_writes_a_model_and_a_report_and_says_what_was_spent(
     assert model.plan["rounds"] == 5 and model.privacy["source"] == "simulated"
     assert model.provenance["pdml_version"]
     summary = " ".join(out.split())
-    assert re.search(r"\d+ of 300 records were longer than the norm bound 1 ", summary)
-    assert (
-        summary.count("so that no file holds it: do not publish") == 2
-    )  # accuracy, and that count
+    assert summary.count("exact: do not publish") == 1
+    assert "server 1" not in out and re.search(r"^  the servers' own models +[\d.]+% to", out, re.M)
+    assert re.search(r"AUC 0\.\d+; .*recall of no [\d.]+%, yes [\d.]+%\.", summary)
     assert (
         "seed" not in Path("model.json").read_text()
         and ">seed<" not in Path("report.html").read_text()
@@ -278,6 +277,13 @@ def test_an_epsilon_that_hardly_protects_is_said_as_of_a_menu(
         code, out, _ = run(capsys, *more, *FAST, "--force")
         assert code == 0
         assert (said in " ".join(out.split())) if said else "protects hardly" not in out
+
+
+def test_a_model_that_nobody_doubts_takes_thirty_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    people(6000).to_csv("people.csv", index=False)
+    given = [*GOOD, "--seed", "3", "--colluding", "2", "--servers", "3", "--test-fraction", "0.25"]
+    code, out, _ = run(capsys, *given)
+    assert code == 0 and "Accuracy to expect" in out and len(out.splitlines()) <= 30
 
 
 def test_no_limit_on_features_is_said(capsys: pytest.CaptureFixture[str]) -> None:

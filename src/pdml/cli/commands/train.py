@@ -177,21 +177,8 @@ def _weakness(trained: "TrainingResult") -> Iterator[str]:
 
 def _show(trained: "TrainingResult", files: dict[str, Path]) -> None:
     from pdml.cli.render import training_tables
-    from pdml.pages.table_pages import measured_on, table_lead
-    from pdml.training.result import INSIDE
 
-    totals = training_tables.comparison_rows(trained)
-    hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
-    if trained.diagnostics:
-        hint = ""  # the leak is named below
-    console.print_table(
-        "How accurate is it?",
-        console.accuracy_table(trained.rows, totals, linked=bool(trained.rounds)),
-        table_lead(trained),
-        f"Accuracy: {measured_on(trained)}{hint}.",
-    )
-    if trained.evaluation is not None:
-        training_tables.show_evaluation(trained.evaluation, further=True)
+    training_tables.show_accuracy(trained)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
     remarks_below = [f"Leak: {sentence}." for sentence in leaks]
     training_tables.show_training(trained, *remarks_below, *_weakness(trained))

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml.cli.render import console
+from pdml.formatting import numbers
 from pdml.pages.evaluation_text import WITHOUT, Assessment
-from pdml.pages.table_pages import remarks
+from pdml.pages.table_pages import measured_on, remarks, table_lead
 from pdml.training.result import INSIDE
 
 if TYPE_CHECKING:
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
     from pdml.training.result import TrainingResult
 
 
-SIMULATED = (
-    "Simulated: one process played every party and drew the noise from a pseudo-random "
-    "generator, so this run itself "
-    "protected nobody; the figures say what a deployment with these settings would give away."
-)
+SIMULATED = "Simulated in one process: this run itself protected nobody."
+EXACT = "exact: do not publish"
+_MOST_RECALLS = 5
 
 
 def show_training(trained: "TrainingResult", *notes: str) -> None:
@@ -33,11 +32,37 @@ def show_training(trained: "TrainingResult", *notes: str) -> None:
             "", f"{distance}: {trained.consensus:.3g}; the model's own length is {size:.3g}."
         )
     if trained.expected is not None:
-        console.print_text("", expectation(trained.expected, measured=trained.accuracy is not None))
+        measured = trained.accuracy is not None
+        blank = [] if measured else [""]
+        console.print_text(*blank, expectation(trained.expected, measured=measured))
     if trained.doubts:
         console.print_text("", *trained.doubts)
     console.print_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
-    console.print_text("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
+    console.print_text("", *notes, *_inside(trained), " ".join([*remarks(trained), SIMULATED]))
+
+
+def show_accuracy(trained: "TrainingResult") -> None:
+    """The accuracy with what to hold it against, and other figures in a sentence."""
+    rows = comparison_rows(trained)
+    secret = "" if trained.diagnostics else f"; {EXACT}"  # else the leak is named below
+    hint = secret if rows else " (--test FILE or --test-fraction 0.2)"
+    lines = [table_lead(trained), f"Accuracy: {measured_on(trained)}{hint}."]
+    if trained.evaluation is None:
+        console.print_text("", ("How accurate is it?", console.HEADING), *lines)
+        return
+    own = trained.server_accuracies or ()
+    ends = [numbers.percent(end) for end in (min(own, default=0), max(own, default=0))]
+    cells: list[tuple[console.Words, console.Words]] = [
+        ((name, "bold"), (numbers.percent(accuracy), "bold")) for name, accuracy in rows
+    ]
+    cells += [("the servers' own models", " to ".join(dict.fromkeys(ends)))] if own else []
+    console.print_table("How accurate is it?", console.Grid(("model", "accuracy"), cells), *lines)
+    view = Assessment(evaluation=trained.evaluation)
+    figures = [f"{fact.name} {fact.value}" for fact in view.further()][:2]
+    recalls = [f"{name} {recall}" for name, _, recall, _ in view.rows()]
+    if len(recalls) <= _MOST_RECALLS:
+        figures.append(f"recall of {', '.join(recalls)}")
+    console.print_text("", *filter(None, [f"{'; '.join(figures)}.", view.verdict]))
 
 
 def comparison_rows(trained: "TrainingResult") -> list[tuple[str, float | None]]:
@@ -62,13 +87,12 @@ def expectation(expected: "Expectation", *, measured: bool) -> str:
 
 def _inside(trained: "TrainingResult") -> list[str]:
     """What only whoever holds the records may know: words for the terminal, never for a file."""
-    if not trained.clipped:
+    if not trained.clipped or trained.declared:  # typical rows of declared columns are clipped
         return []
     bias = " (which counts the constant of every record)" if trained.intercept else ""
-    usual = ", as typical ones are where inputs are declared" if trained.declared else ""
     return [
         f"{trained.clipped:,} of {trained.records:,} records were longer than the norm bound "
-        f"{trained.model.norm_bound:g}{bias} and clipped to it{usual}; this count is {INSIDE}."
+        f"{trained.model.norm_bound:g}{bias} and clipped to it; this count is {INSIDE}."
     ]
 
 
