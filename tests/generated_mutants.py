@@ -40,7 +40,7 @@ from uncovered import functions
 PAGE = ROOT / "docs" / "evaluation" / "mutants.md"
 MUTATED = ("accounting", "mechanisms", "numerics/sums")
 TESTS = ("accounting", "mechanisms", "numerics")  # of tests/unit
-PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-m", "not slow and not long")
+PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-m", "not slow")
 QUICK = ("--hypothesis-profile", "fast")
 SECONDS = 60.0  # of tests for one mistake
 GIGABYTES = 8

@@ -267,7 +267,7 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
                 _check_kind(pa, path, name, file.schema_arrow.field(name).type)
             _check_size(path, file.metadata, selection, packed)
             content = file.read(columns=selection)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} must be a Parquet file, got one that cannot be read: {_first_line(error)}"
         ) from error
@@ -299,9 +299,9 @@ def _check_size(path: Path, metadata: Any, columns: Sequence[str], packed: int) 
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
         for position in range(group.num_columns):
-            column = group.column(position)
-            if column.path_in_schema in columns:
-                unpacked += max(column.total_uncompressed_size, _CELL * group.num_rows)
+            if metadata.schema.column(position).path in columns:  # a chunk's own path may lie
+                size = group.column(position).total_uncompressed_size
+                unpacked += max(size, _CELL * group.num_rows)
     if unpacked > max(LEAST_UNPACKED, MOST_UNPACKED * packed):
         raise DataError(
             f"{path} unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED} times its size, as "
