@@ -41,6 +41,7 @@ _NUMBERS: dict[str, Any] = {
     "dtype": [np.float64, np.float32],
     "ensure_all_finite": "allow-nan",  # NaN is refused with words of our own
 }
+AUTO_MAPS = "auto"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +67,8 @@ class Encoding:
         its type declares, and one of truth values needs neither levels nor a scale.
     maps : map, list of maps, or None
         Further columns made of the scaled ones: `pdml.encoding.maps`, each as an object or as a
-        dict, ``{"map": "squares"}``.
+        dict, ``{"map": "squares"}``. "auto": splines of all numbers where so many people answer
+        that noise on the further columns is small, which public sizes decide.
     missing : {"refuse", "average", "level"}, tuple of them, or mapping by name
         What NaN and None mean: "average", of numbers, takes the average and says so in a
         column of its own; "level", of categories, is one more level. What is not named is refused.
@@ -104,7 +106,7 @@ class Encoding:
                 "level is looked up in records",
                 setting="levels",
             )
-        maps.maps_of(self.maps)
+        maps.maps_of(self._declared_maps)
         if not isinstance(self.missing, Mapping):
             for option in self._options:
                 _validate.choice("missing", option, ("refuse", *MISSING_VALUES.values()))
@@ -271,6 +273,10 @@ class Encoding:
         return self
 
     @property
+    def _declared_maps(self) -> Any:
+        return None if isinstance(self.maps, str) and self.maps == AUTO_MAPS else self.maps
+
+    @property
     def _options(self) -> tuple[Any, ...]:
         return tuple(self.missing) if isinstance(self.missing, (tuple, list)) else (self.missing,)
 
@@ -321,7 +327,7 @@ class Encoding:
             raise DataError(f"no column of X can be a date, got {quote_names(dates)}: {DATES}")
 
     def _refuse_maps(self) -> None:
-        if maps.maps_of(self.maps):
+        if self.maps == AUTO_MAPS or maps.maps_of(self.maps):
             raise InvalidInput(
                 "maps must come with scales: a map acts on columns whose average and spread "
                 "are declared",
@@ -383,8 +389,9 @@ class Encoding:
         return Pipeline(
             encoder=Encoder(
                 attributes=tuple(attributes[name] for name in names),
-                maps=maps.maps_of(self.maps),
+                maps=maps.maps_of(self._declared_maps),
             ),
+            auto_maps=isinstance(self.maps, str),
             names=tuple(names),
             norm_bound=self.norm_bound,
             intercept=bool(self.intercept),

@@ -41,6 +41,7 @@ class Pipeline:
     norm_bound: float = 1.0
     intercept: bool = True
     leaks: tuple[str, ...] = ()  # What of it was taken from the records
+    auto_maps: bool = False  # Whether public sizes decide on maps, once they are known
     source: str = ""  # Of what was declared, where public records tell it
 
     @property

@@ -380,6 +380,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 pipeline_input=pipeline_input(self),
             ),
         )
+        self._pipeline = self._training.pipeline
         own = self._training.own
         self.classes_ = self._training.classes
         self.graph_, self.rounds_ = own.graph, own.plan.rounds

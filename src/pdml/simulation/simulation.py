@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pdml import _validate
@@ -32,7 +33,9 @@ from pdml.model.model import THIS_TRAINING
 from pdml.numerics.admm import labels, rows, steps
 from pdml.numerics.admm.graph import Graph, build
 from pdml.planning.resolve_plan import AUTO, ResolvedPlan, resolve_plan
+from pdml.planning.search.map_choice import choose_maps
 from pdml.planning.server_spec import RowSpec, ServerSpec, TrainingTerms
+from pdml.planning.sizes import Sizes
 from pdml.planning.training_plan import TrainingPlan
 from pdml.simulation.privacy_session import (
     STRANGERS,
@@ -116,15 +119,22 @@ class SimulationSettings:
             topology, links = topology
         return build(topology, self.n_servers, source.public(TOPOLOGY), links)
 
+    @property
+    def allowed(self) -> Budget:
+        """The budget, or the default one."""
+        limit = np.inf if self.features_epsilon is None else self.features_epsilon
+        return self.budget or Budget(
+            features_epsilon=limit, features_delta=self.delta, colluding=self.colluding
+        )
+
     def resolve_plan(
         self, specs: Sequence[ServerSpec], epsilons: Array, graph: Graph
     ) -> ResolvedPlan:
         """The plan and its budget, from public settings and sizes alone."""
-        limit = np.inf if self.features_epsilon is None else self.features_epsilon
         resolved = resolve_plan(
             self.plan,
             self.budget,
-            Budget(features_epsilon=limit, features_delta=self.delta, colluding=self.colluding),
+            self.allowed,
             local_models=self.local_models,
             specs=specs,
             epsilons=epsilons,
@@ -158,6 +168,7 @@ class SimulatedTraining:
     classes: NDArray[Any]  # in the type of the labels
     session: PrivacyLedgerSession | None
     people: IntArray
+    pipeline: Pipeline  # with the maps that sizes decided on
     _fits: int = field(default=0, init=False)
     _counted: TrainingResult | None = field(default=None, init=False)
 
@@ -176,7 +187,7 @@ class SimulatedTraining:
 
     def detached(self) -> "SimulatedTraining":
         """Without the session, which knows other people too: what it has counted so far stays."""
-        return SimulatedTraining(self.result, self.classes, None, self.people)
+        return SimulatedTraining(self.result, self.classes, None, self.people, self.pipeline)
 
 
 def simulate(
@@ -198,7 +209,6 @@ def simulate(
     sessions = sessions_of_a_fit()
     classes, index = classes_of(settings.classes, y)
     source = source_named(settings.randomness, _seed(settings.random_state))
-    prepared, clipped = pipeline.rows(x)
     unscaled = False
     if pipeline.encoder is None:
         lengths = rows.norms(x) / pipeline.norm_bound
@@ -218,14 +228,24 @@ def simulate(
     public = source if settings.random_state is not None else Simulated(0)
     order, cuts = groups_of(servers, len(index), settings.n_servers, public)
     graph = settings.graph(public)
-    row_spec = RowSpec(
-        width=prepared.shape[1],
-        classes=len(classes),
-        norm_bound=float(pipeline.norm_bound),
-        constant=pipeline.constant,
-    )
-    terms = TrainingTerms.over(graph, row_spec)
-    specs = specs_of(terms, label_epsilons[order], cuts)
+
+    def specs_for(width: int) -> tuple[ServerSpec, ...]:
+        row_spec = RowSpec(
+            width=width,
+            classes=len(classes),
+            norm_bound=float(pipeline.norm_bound),
+            constant=pipeline.constant,
+        )
+        return specs_of(TrainingTerms.over(graph, row_spec), label_epsilons[order], cuts)
+
+    if pipeline.auto_maps and pipeline.encoder is not None and not sp.issparse(x):
+        sizes = Sizes.of(
+            specs_for(pipeline.encoder.n_features + pipeline.intercept), label_epsilons
+        )
+        maps = choose_maps(pipeline.encoder, settings.allowed, sizes)
+        pipeline = replace(pipeline, encoder=replace(pipeline.encoder, maps=maps), auto_maps=False)
+    prepared, clipped = pipeline.rows(x)
+    specs = specs_for(prepared.shape[1])
     resolved = settings.resolve_plan(specs, label_epsilons, graph)
     planned = resolved.plan
     owners = np.empty_like(order)
@@ -292,7 +312,7 @@ def simulate(
     )
     if result.doubts:
         warn(DOUBTFUL, PrivacyUtilityWarning)
-    return SimulatedTraining(result, classes, sessions[0] if sessions else None, whose)
+    return SimulatedTraining(result, classes, sessions[0] if sessions else None, whose, pipeline)
 
 
 def _within_budget(
