@@ -299,8 +299,7 @@ def print_privacy(lines: "Iterable[LedgerRow]", *sentences: str, heading: str = 
         [who, *(cell for line in entries for cell in _sure(line))] for who, entries in whom.items()
     ]
     delta = max((line.delta for entries in whom.values() for line in entries), default=0.0)
-    start = "Starting from 50%, for the person protected least"
-    odds = f"{start}; against other servers but for a chance of {delta:g} (delta)."
+    odds = f"From 50%, for the person protected least; against other servers delta {delta:g}."
     print_table(heading, Grid(columns, rows), odds, *sentences)
 
 
