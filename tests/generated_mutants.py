@@ -31,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 from xml.etree import ElementTree
 
@@ -343,7 +344,7 @@ def write_page(figures: str, counts: dict[str, Counter[bool]], missed: Sequence[
     ]
     for row in sorted(mistake.row for mistake in missed):
         lines.append("| " + " | ".join(f"`{text}`" for text in row) + f" | {known.get(row, '')} |")
-    PAGE.write_text(f"{HEAD}{figures}\n\n" + "\n".join(lines) + "\n")
+    PAGE.write_text(f"{HEAD}{fill(figures, 100)}\n\n" + "\n".join(lines) + "\n")
     return sum(not known.get(mistake.row) for mistake in missed)
 
 
