@@ -35,6 +35,7 @@ ACCUSATIONS = re.compile(
     "tells (of|another|a last|distances|what)|"
     "has released something about another data set"
 )
+PHASES = 4  # of a round, each with its own timeout: hello, release, its answers, statements
 TIMEOUT = re.compile(r"(\w+) waited [\d.]+ s for (?:the statement of )?(.*?)(?: to send .*)?$")
 
 
@@ -52,6 +53,8 @@ class Observer:
         self.sent: dict[tuple[str, str, int], bytes] = {}  # (member, job, round): payload
         self.statements: dict[tuple[str, str], bytes] = {}  # (member, job)
         self.begun: dict[str, set[str]] = {}  # members at which an attempt has begun
+        self.since: dict[str, tuple[tuple, float]] = {}  # where members stand, and since when
+        self.timeout = 0.0  # of a round
         self.states: set[int] = set()
         self.checks = 0
 
@@ -147,8 +150,21 @@ class Observer:
         work = None if daemon is None else daemon.admission.work
         if work is not None and work.begun:
             self.begun.setdefault(work.offer.attempt, set()).add(machine.name)
+        self._check_timeout(machine, work)
         state = [other.describe() for other in self.world.machines.values()]
         self.states.add(hash(repr(state)))
+
+    def _check_timeout(self, machine: "Machine", work) -> None:
+        """Nobody waits longer than the phases of one round may take together."""
+        exchange = None if work is None else work.exchange
+        stage = () if exchange is None else (work.offer.attempt, exchange.participant.round)
+        stage = stage and (*stage, machine.lives)
+        before, since = self.since.get(machine.name, ((), 0.0))
+        now = self.world.time
+        if stage != before or machine.hung_until > since:
+            self.since[machine.name] = stage, now
+        elif stage and now - since > PHASES * self.timeout + 20.0:
+            self.refuse("within its timeout", f"{machine.name} waits for {now - since:.0f} s")
 
     # At the end
 

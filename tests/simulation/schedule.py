@@ -107,6 +107,8 @@ def draw(seed: int) -> Schedule:
         kind = random.choices(list(kinds), [chance for chance, _ in kinds.values()])[0]
         arguments = kinds[kind][1](random, who, other)
         operations.append((gap, kind, *arguments))
+        if kind in _ABSENCES and random.random() < 0.3:
+            operations.append((0.0, "wait", 50.0))  # longer than any timeout
     asking = tuple(name for name in NAMES if random.random() < 0.1)
     return Schedule(
         seed=seed,
@@ -186,6 +188,7 @@ _KINDS: _Kinds = _FAULTS | {
     "upgrade_all": (0.2, lambda random, who, other: ()),
     "downgrade": (0.5, lambda random, who, other: (who,)),
 }
+_ABSENCES = ("kill", "cut", "isolate", "silence")
 _COLLECTOR_KINDS: _Kinds = _FAULTS | {
     "report": (25, lambda random, who, other: (random.choice((1, 1, 2, 5)), random.random() < 0.5)),
     "repeat": (4, lambda random, who, other: (random.randrange(MOST),)),
@@ -216,6 +219,7 @@ class Run:
     def lay_out(self, folder: Path) -> None:
         """The machines, with what is on their disks."""
         schedule = self.schedule
+        self.observer.timeout = schedule.timeout
         if schedule.method:
             self.scene.lay_out(folder)
             for name in NAMES:
@@ -458,6 +462,10 @@ class Run:
     def restore(self, who: str) -> None:
         self.faults["restored old copy"] += 1
         self._machine(who).restore_copy()
+
+    def wait(self, seconds: float) -> None:
+        """Whatever fails goes on failing."""
+        self._run(seconds)
 
     def silence(self, who: str) -> None:
         """It hears everything and says nothing."""
