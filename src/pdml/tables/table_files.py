@@ -297,11 +297,8 @@ def _check_size(path: Path, metadata: Any, columns: Sequence[str], packed: int) 
     """Refuse, before anything is unpacked, what a few bytes blow up to."""
     unpacked = 0
     for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        for position in range(group.num_columns):
-            if metadata.schema.column(position).path in columns:  # a chunk's own path may lie
-                size = group.column(position).total_uncompressed_size
-                unpacked += max(size, _CELL * group.num_rows)
+        group = metadata.row_group(index)  # whose `column` ends the process where a file is damaged
+        unpacked += max(group.total_byte_size, _CELL * group.num_rows * len(columns))
     if unpacked > max(LEAST_UNPACKED, MOST_UNPACKED * packed):
         raise DataError(
             f"{path} unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED} times its size, as "
