@@ -2,6 +2,7 @@
 constant (docs/evaluation/accuracy.md).
 
     python -m benchmarks.offsets alone 5000 300    # exact sums of one server: first seed, how many
+    python -m benchmarks.offsets line 5000 300     # noisy totals of five servers
 
 People are made up (`benchmarks.expected.people`), or scikit-learn's: wine (the first class or
 another), digits (below five or not) and diabetes (above the median or not), of which a random half
@@ -16,11 +17,14 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from benchmarks.expected import people
+from pdml.accounting import Budget
 from pdml.encoding import row_steps, scaling
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.losses import LOGISTIC
 from pdml.numerics.sums import statistics
 from pdml.numerics.sums.fit import Noise, fit_sums
+from pdml.planning.search.sums_search import SHARES, calibrate
+from pdml.planning.server_spec import ServerSpec
 
 EPSILON, TESTED = 1.0, 2000
 EXACT = Noise(label=0.0, square=0.0)
@@ -123,8 +127,68 @@ def compare_alone(first, many):
         yield describe(name, sets)
 
 
+def place_line(x, y, w):
+    """The same direction with slope and offset by true labels."""
+    margins = x @ np.append(w[:-1], 0.0)
+    design = np.column_stack([margins / max(margins.std(), 1e-12), x[:, -1] / x[:, -1].mean()])
+    fit = LogisticRegression(C=1e6, fit_intercept=False, max_iter=1000).fit(design, y)
+    slope, offset = fit.coef_[0]
+    return np.append(slope * w[:-1] / max(margins.std(), 1e-12), offset / x[:, -1].mean())
+
+
+def cost(seed):
+    """What the model's offset costs beside a line by true training labels, in points; the larger
+    class's share and the number of records. None where a class is missing."""
+    rng = np.random.default_rng(seed)
+    records = int(np.exp(rng.uniform(np.log(150), np.log(4000))))
+    width = int(np.exp(rng.uniform(np.log(5), np.log(60))))
+    x, y, constant, _ = people(rng, records + TESTED, width)
+    train, test, true = x[:records], x[records:], y[:records]
+    if len(np.unique(true)) < 2:
+        return None
+    spec = ServerSpec(
+        server=0,
+        n_servers=5,
+        degree=4,
+        records=records // 5,
+        epsilons=(EPSILON,),
+        width=x.shape[1],
+        constant=constant,
+    )
+    colluding = (None, 2)[int(rng.integers(2))]
+    budget = Budget(features_epsilon=1.0, features_delta=1e-6, colluding=colluding)
+    plan = calibrate(budget, spec, float(rng.choice(SHARES)))
+    noise = plan.noise_of_total(spec)
+    totals = statistics.exact(train, labels.codes(flip(rng, true), EPSILON, 2), LOGISTIC)
+    square = rng.normal(size=totals.square_sum.shape) * noise.square
+    totals += statistics.Sums(
+        label_sum=rng.normal(size=totals.label_sum.shape) * noise.label,
+        square_sum=(square + square.T) / 2,
+        size=0.0,
+    )
+    w = fit_sums(totals, noise, loss=LOGISTIC, constant=constant).weights[0]
+    right = [np.mean((test @ v > 0) == (y[records:] == 1)) for v in (place_line(train, true, w), w)]
+    return 100 * (right[0] - right[1]), abs(np.mean(true) - 0.5) + 0.5, records
+
+
+def compare_lines(first, many):
+    """Sentences about what offsets cost."""
+    found = np.array([c for seed in range(first, first + many) if (c := cost(seed)) is not None])
+    costs, share, records = found.T
+    kinds = {
+        "all": records > 0,
+        "below 600 records": records < 600,
+        "600 records or more": records >= 600,
+        "larger class above 65%": share > 0.65,
+        "larger class below 55%": share < 0.55,
+    }
+    for name, kind in kinds.items():
+        mean, error = costs[kind].mean(), costs[kind].std() / np.sqrt(kind.sum())
+        yield f"{name}, {kind.sum()}: the offset costs {mean:.2f} ± {error:.2f} points"
+
+
 if __name__ == "__main__":
-    kinds = {"alone": compare_alone}
+    kinds = {"alone": compare_alone, "line": compare_lines}
     with threadpool_limits(1):
         for line in kinds[sys.argv[1]](*map(int, sys.argv[2:])):
             print(line, flush=True)

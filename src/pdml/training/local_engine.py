@@ -80,12 +80,9 @@ def exchange(
     """One exchange of sums: one pass over each server's records, a few thousand at a time."""
     plan, n = run.plan, len(run.servers)
     with single_thread(), _pool(workers(threads), n) as map_servers:
-        local_sums: list[Any] = [None] * n
 
         def release(i: int) -> Units:
             sums = sums_release.exact(run.servers[i], plan)
-            if local_models:
-                local_sums[i] = sums
             return sums_release.release_sums(sums, run.servers[i], plan, run.source)
 
         released = np.array(map_servers(release))
@@ -95,7 +92,7 @@ def exchange(
 
         def local_weights(i: int) -> Array:
             return sums_release.local_weights(
-                local_sums[i], released[i], total, plan, run.servers[i].spec, intercept=intercept
+                run.servers[i], released[i], total, plan, intercept=intercept
             )
 
         weights = tuple(map_servers(local_weights))

@@ -25,8 +25,6 @@ from pdml.mechanisms.randomness import Source
 from pdml.numerics.admm.graph import Graph
 from pdml.numerics.admm.rows import stored
 from pdml.numerics.admm.solver import worth_compiling
-from pdml.numerics.sums.statistics import Sums
-from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import sums_release
 from pdml.training.local_engine import (
@@ -333,8 +331,6 @@ class _Summing:
 
     def __init__(self, shard: Shard, plan: TrainingPlan, source: Source) -> None:
         self.shard, self.plan, self.source = shard, plan, source
-        self.specs: list[ServerSpec] = []
-        self.exact_sums: list[Sums] = []
         self.rows: list[Units] = []
 
     def released(self) -> list[Units]:
@@ -343,16 +339,13 @@ class _Summing:
         threadpool_limits(1)
         for server in _loaded(self.shard):
             sums = sums_release.exact(server, self.plan)
-            self.specs.append(server.spec)
-            self.exact_sums.append(sums)
             self.rows.append(sums_release.release_sums(sums, server, self.plan, self.source))
         return self.rows
 
     def local_models(self, total: Units, intercept: bool) -> list[Array]:
-        kept = zip(self.exact_sums, self.rows, self.specs, strict=True)
         return [
-            sums_release.local_weights(sums, row, total, self.plan, spec, intercept=intercept)
-            for sums, row, spec in kept
+            sums_release.local_weights(server, row, total, self.plan, intercept=intercept)
+            for server, row in zip(_loaded(self.shard), self.rows, strict=True)
         ]
 
 

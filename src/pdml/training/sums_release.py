@@ -16,7 +16,7 @@ from pdml.mechanisms import integer_gaussian
 from pdml.mechanisms.integer_gaussian import LIMIT, Units
 from pdml.mechanisms.randomness import SUMS, Source
 from pdml.numerics.sums import statistics
-from pdml.numerics.sums.fit import fit_local_model
+from pdml.numerics.sums.local_model import fit_by_own_reports
 from pdml.numerics.sums.statistics import Sums
 from pdml.planning.server_spec import ServerSpec
 from pdml.planning.training_plan import TrainingPlan
@@ -105,22 +105,19 @@ def totals(units: Units, codes: int, width: int) -> Sums:
 
 
 def local_weights(
-    sums: Sums,
-    row: Units,
-    total: Units,
-    plan: TrainingPlan,
-    spec: ServerSpec,
-    *,
-    intercept: bool = True,
+    server: Server, row: Units, total: Units, plan: TrainingPlan, *, intercept: bool = True
 ) -> Array:
-    """(C, d) of a server's local model: from its exact sums, and the others' noisy ones."""
-    model = fit_local_model(
-        sums,
+    """(C, d) of a server's local model: from its own records, and the others' noisy sums."""
+    spec = server.spec
+    return fit_by_own_reports(
+        server.matrix,
+        server.codes,
         totals(total - row, spec.codes, spec.width),
         plan.noise_of_total(spec, parts=spec.n_servers - 1),
         loss=plan.loss_for(spec.classes),
         norm_bound=spec.norm_bound,
         intercept=intercept,
         constant=spec.constant,
+        blocks=spec.blocks,
+        cap_weight=plan.cap_weight(spec.classes),
     )
-    return model.weights

@@ -99,12 +99,24 @@ def test_all_that_totals_tell_knows_the_constant():
             sums_fit.weights(2 * row, plan, place),
             sums_fit.expected(2 * row, plan, place),
             intervals.of_sums(2 * row, plan, place, np.ones((1, 7))).deviations.tolist(),
-            sums_release.local_weights(own, row, 2 * row, plan, place).tolist(),
+            sums_release.local_weights(replace(server, spec=place), row, 2 * row, plan).tolist(),
         )
         for place in (server.spec, known)
     ]
     for without, having in zip(*summary, strict=True):
         assert np.any(without != having)
+
+
+def test_local_models_release_nothing(data):
+    """The ledger and every release are those of a training without them, to the bit."""
+    x, y = data
+    without, having = (
+        PDMLClassifier(plan=PLAN, random_state=0, local_models=wanted).fit(x, y)
+        for wanted in (False, True)
+    )
+    assert without.privacy_.to_dict() == having.privacy_.to_dict()
+    assert without.model_.to_bytes() == having.model_.to_bytes()
+    assert without.local_models_ == [] and len(having.local_models_) == having.graph_.n
 
 
 def test_what_it_says_of_itself(data, tmp_path):

@@ -14,7 +14,7 @@ from pdml.mechanisms import integer_gaussian, masks
 from pdml.mechanisms.randomness import source_named
 from pdml.numerics.admm import labels
 from pdml.numerics.admm.graph import Graph
-from pdml.numerics.sums.fit import fit_local_model
+from pdml.numerics.sums.local_model import fit_by_own_reports
 from pdml.planning.training_plan import TrainingPlan
 from pdml.training import local_engine, sums_release
 
@@ -152,8 +152,10 @@ def test_the_local_engine_releases_what_each_server_would(classes):
     others = sums_release.totals(rows[0] + rows[2], members[1].spec.codes, WIDTH)
     noise = plan.noise_of_total(members[0].spec, parts=2)
     with single_thread():
-        kept = fit_local_model(own[1], others, noise, loss=plan.loss_for(classes))
-    np.testing.assert_array_equal(found.local_models[1], kept.weights)
+        kept = fit_by_own_reports(
+            members[1].matrix, members[1].codes, others, noise, loss=plan.loss_for(classes)
+        )
+    np.testing.assert_array_equal(found.local_models[1], kept)
     assert local_engine.exchange(run).local_models == ()
 
 

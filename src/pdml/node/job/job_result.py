@@ -263,8 +263,7 @@ class JobResult:
         row = result.parts[server.spec.server].released
         if terms.masked:
             row = sums_participant.remove_masks(row, terms, home.name, shared)
-        sums = sums_release.exact(server, terms.plan)
-        weights = sums_release.local_weights(sums, row, result.total, terms.plan, server.spec)
+        weights = sums_release.local_weights(server, row, result.total, terms.plan)
         return result.local_model(home.name, weights)
 
     def save_local_model(self) -> Path | None:

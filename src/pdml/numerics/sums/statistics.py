@@ -109,10 +109,10 @@ def report_weights(codes: Array, cap_weight: float = 1.0) -> Array:
     - v_j κ_j <= 1/κ_j <= 1: up to the cap the most private report is also the quietest, so nobody
       gains influence by claiming a smaller ε.
     """
-    return np.asarray(np.minimum(_loudness(codes) ** -2.0, cap_weight))
+    return np.asarray(np.minimum(loudness(codes) ** -2.0, cap_weight))
 
 
-def _loudness(codes: Array) -> Array:
+def loudness(codes: Array) -> Array:
     """κ of each record: how far its code is from the codes of other classes."""
     if codes.shape[1] == 1:
         return np.abs(codes[:, 0])
