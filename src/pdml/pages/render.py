@@ -11,14 +11,13 @@ HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing
 
 
 def sure(row: LedgerRow) -> str:
-    """What somebody at even odds can come to believe, in words that hold for every row."""
+    """Beside the most that somebody at even odds can come to believe: what that share is worth."""
     if isinf(row.epsilon):
         return "nothing keeps them from being certain"
-    most = numbers.certainty(row.certainty)
     if row.certainty >= HARDLY:
-        return f"at even odds before, {most} sure after: practically no protection"
+        return "practically no protection"
     but = f", but for a chance of {numbers.delta(row.delta)}" if row.delta else ""
-    return f"at even odds before, at most {most} sure after{but}"
+    return f"at most{but}"
 
 
 _TEMPLATES = markup.templates("pdml.pages")

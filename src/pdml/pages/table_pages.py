@@ -102,6 +102,7 @@ def training_page(
         accuracies=accuracies,
         released_accuracy=trained.accuracy if accuracies else None,
         assessment=assessment if accuracies else None,
+        majority=trained.majority if accuracies else _estimated_majority(trained),
         coefficients=coefficient_figure(trained.intervals, names, classes),
         effects=effects_figure(trained.additive_effects, classes),
         doubts=(*measured, *trained.doubts),
@@ -110,6 +111,13 @@ def training_page(
         creation_note=creation_note(),
         **more,
     )
+
+
+def _estimated_majority(trained: "TrainingResult") -> float | None:
+    """The accuracy of the majority-class baseline by what was released, after sums."""
+    if trained.expected is None or trained.gain is None:
+        return None
+    return max(0.0, trained.expected.accuracy.middle - trained.gain.middle)
 
 
 def _settings(trained: "TrainingResult", extra_settings: dict[str, str]) -> dict[str, str]:

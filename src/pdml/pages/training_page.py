@@ -49,6 +49,7 @@ class Page:
     lead: str = ""
     history: History | None = None  # None: nothing happened round by round
     expected: Expectation | None = None  # of the released model, by what was released alone
+    majority: float | None = None  # accuracy of the majority-class baseline
     reference_risk: float | None = None  # of a model trained without privacy
     n_servers: int
     edges: tuple[tuple[int, int], ...]  # none where releases did not travel along links
@@ -134,6 +135,18 @@ class Page:
         return (
             [] if self.history is None else [float(distance) for distance in self.history.consensus]
         )
+
+    def pictures(self) -> Iterator[Figure]:
+        """What is looked at first: quality with what to hold it against, and privacy."""
+        exact = {
+            "released model": self.released_accuracy,
+            "majority-class baseline": self.majority,
+            "without privacy": self.reference_accuracy,
+        }
+        if quality := training_charts.quality_figure(exact, self.expected):
+            yield quality
+        if self.lines:
+            yield training_charts.certainty_figure(self.lines)
 
     def figures(self) -> Iterator[Figure]:
         """As many as there is something to show in."""

@@ -155,11 +155,9 @@ def test_every_number_of_the_summary_is_the_input():
         "Accuracy of the released model": ("97.4%", 0.97439),
         "Accuracy without privacy": ("97.7%", 0.97712),
         "Largest distance between models": ("0.123", PAGE.history.consensus[-1]),
-        "Label, against the collecting organisation": ("ε = 1.00", 1.0),
-        "Label, against all other servers together": ("ε = 0.325", 0.32475738),
-        "Features, against the collecting organisation": ("no protection", None),
-        "Features, against all other servers together": ("ε = 16.7", 16.714),
     }
+    assert "Released model 97.4%; without privacy 97.7%." in render(PAGE)
+    assert "label, collector: 73.1%; label, all others: 60.1%" in render(PAGE)
     assert "the released model loses 0.3 percentage points" in render(PAGE)
 
 
@@ -196,11 +194,12 @@ def test_the_ledger_shows_every_line():
     ]
     for row, line in zip(rows, LINES, strict=True):
         assert numbers.epsilon(line.epsilon) in row and line.reason in row
-    assert "at even odds before, at most 73.1% sure after" in rows[0]
+    assert "73.1%" in rows[0]
     assert "but for a chance" not in rows[0]
-    assert "at most 60.1% sure after, but for a chance of 10⁻⁶" in rows[1]
+    assert re.search("60.1% *at most, but for a chance of 10⁻⁶", rows[1])
+    assert render(PAGE).count("ven odds") <= 3
     assert "no protection" in rows[3] and "100%" in rows[3] and "∞" not in render(PAGE)
-    assert "over 99.9% sure after: practically no protection" in rows[4] and "100%" not in rows[4]
+    assert re.search("over 99.9% *practically no protection", rows[4]) and "100%" not in rows[4]
 
 
 def test_a_simulation_says_that_it_protects_nobody_and_a_deployment_names_its_source():
@@ -314,7 +313,7 @@ def test_missing_numbers_are_said_to_be_missing():
     bare = Page(title="t", n_servers=2, edges=((0, 1),), source="simulated")
     page = render(bare)
     inert(page)
-    assert cards(page) == {"Accuracy of the released model": ("not on this page", None)}
+    assert cards(page) == {} and "not on this page" not in page
     assert (
         "assume that everybody can learn everything" in page
         and "nan" not in page.lower()
@@ -325,7 +324,7 @@ def test_missing_numbers_are_said_to_be_missing():
         released_accuracy=nan,
         servers=tuple(replace(row, accuracy=None) for row in PAGE.servers),
     )
-    assert cards(render(unknown))["Accuracy of the released model"] == ("not on this page", None)
+    assert "Accuracy of the released model" not in cards(render(unknown))
     for words in ("Accuracy, server by server", ">Accuracy<"):  # the figure, and the table's column
         assert words in render(PAGE) and words not in render(unknown)
 

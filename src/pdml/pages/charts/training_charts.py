@@ -1,7 +1,7 @@
 """The figures of a training: what each shows, on which scale, and in words."""
 
-from collections.abc import Iterator, Sequence
-from math import cos, isfinite, pi, sin
+from collections.abc import Iterator, Mapping, Sequence
+from math import cos, isfinite, isinf, pi, sin
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from pdml._types import Array
 from pdml.accounting import LedgerRow
+from pdml.accounting.kinds import Adversary
 from pdml.accounting.ledger_row import RESTS_ON
 from pdml.accounting.profiles import limit_epsilon
 from pdml.formatting import numbers
@@ -28,9 +29,16 @@ from pdml.pages.charts.plots import (
 from pdml.pages.charts.svg import WIDTH, Figure, Mark, mark, point, shortened
 
 if TYPE_CHECKING:
+    from pdml.numerics.sums.expected_accuracy import Expectation
     from pdml.training.additive_effects import AdditiveEffect
     from pdml.training.intervals import Intervals
 
+_SHORT: dict[str, str] = {  # beside a picture
+    Adversary.OWN: "collector",
+    Adversary.OTHERS: "all others",
+    Adversary.TOGETHER: "all together",
+}
+_NAME_ROOM = 220.0
 _SURE = (0.7, 0.75, 0.8, 0.9, 0.99, 0.999)
 
 
@@ -187,6 +195,65 @@ def _course(values: Sequence[float]) -> str:
 
 
 MOST_COEFFICIENTS = 20
+
+
+def quality_figure(
+    exact: Mapping[str, float | None], expected: "Expectation | None"
+) -> Figure | None:
+    """Accuracies one below the other, and what is expected by what was released."""
+    known = {name: value for name, value in exact.items() if value is not None and isfinite(value)}
+    rows = [Whisker(name=name, value=v, low=v, high=v) for name, v in known.items()]
+    if expected is not None:
+        interval = expected.accuracy
+        estimate = Whisker(
+            name="to expect",
+            value=interval.middle,
+            low=interval.low,
+            high=interval.high,
+            quiet="released model" in known,
+        )
+        rows.insert("released model" in known, estimate)
+    if not rows:
+        return None
+    shares = [
+        f"{row.name} {' to '.join(dict.fromkeys(map(numbers.percent, (row.low, row.high))))}"
+        for row in rows
+    ]
+    text = "; ".join(shares)
+    bar = " The line is an 80% interval, by what was released alone." if expected else ""
+    return whisker_figure(
+        rows,
+        x="Share of right answers",
+        names=_NAME_ROOM,
+        name="quality",
+        heading="How good is it?",
+        caption=f"{text[0].upper()}{text[1:]}.{bar}",
+        words=f"Accuracies: {text}.",
+    )
+
+
+def certainty_figure(lines: Sequence[LedgerRow]) -> Figure:
+    """How sure each party can become, from even odds on."""
+    rows = [
+        Whisker(
+            name=f"{line.data}, {_SHORT.get(line.adversary, line.adversary)}",
+            value=1.0 if isinf(line.epsilon) else line.certainty,
+            low=0.5,
+            high=1.0 if isinf(line.epsilon) else line.certainty,
+        )
+        for line in lines
+    ]
+    shares = [f"{row.name}: {numbers.percent(row.value)}" for row in rows]
+    return whisker_figure(
+        rows,
+        x="How sure (1: certain)",
+        names=_NAME_ROOM,
+        name="certainty",
+        heading="Who can become how sure of one person’s data?",
+        caption="Nothing is learnt where the dot lies at 0.5, and nothing is hidden where it lies "
+        "at 1.",
+        words=f"{'; '.join(shares)}.",
+    )
 
 
 def coefficient_figure(
