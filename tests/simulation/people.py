@@ -122,13 +122,13 @@ class Promises:
             self._refuse("invited people alone", who)
         person.is_acknowledged, person.refusal = True, ""
 
-    def withdrawn(self, person: Person, answer: Withdrawn | Problem) -> None:
+    def withdrawn(self, person: Person, answer: Withdrawn | Problem, *, again: bool) -> None:
         who = f"the report of person {person.number}"
         if isinstance(answer, Withdrawn):
             person.is_out = True
-        elif (
-            answer.code == "withdrawal_unknown"
-            and person.is_acknowledged
+        elif answer.code == "withdrawal_unknown" and (
+            person.is_acknowledged
+            and not (again and self.is_restored)  # by a copy from before it came
             and not (person.is_excused or self.may_be_erased)
         ):
             self._refuse("no acknowledged report is lost", f"{who} is unknown")
@@ -274,14 +274,14 @@ class Delivery:
 
     async def _take_back(self) -> None:
         (person,), collector = self._people, self._collector
-        person.wants_out = True
+        again, person.wants_out = person.wants_out, True
         try:
             answer = await collector.service.withdraw(person.code)
         except StorageUnavailable:
             return
         if not collector.disk.dead:
             self._world.note("answer", person.number, type(answer).__name__)
-            collector.promises.withdrawn(person, answer)
+            collector.promises.withdrawn(person, answer, again=again)
             self._answer([person])
 
     def _answer(self, over: list[Person]) -> None:

@@ -200,8 +200,8 @@ _COLLECTOR_KINDS: _Kinds = _FAULTS | {
     "purge": (0.3, lambda random, who, other: ()),
     "pass_days": (1.5, lambda random, who, other: (random.choice((1, 5, 20)),)),
     "confirm_date": (0.5, lambda random, who, other: ()),
-    "copy": (1.5, lambda random, who, other: (who,)),
-    "restore_database": (1.5, lambda random, who, other: ()),
+    "copy": (4, lambda random, who, other: (who,)),
+    "restore_database": (2.5, lambda random, who, other: ()),
 }
 
 
