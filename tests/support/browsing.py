@@ -46,7 +46,7 @@ def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
-        browser.set_script_timeout(600)  # for a loaded machine
+        browser.set_script_timeout(110)  # below the driver's own patience
         browser.set_window_size(1000, 1000)
         yield browser
     finally:

@@ -133,7 +133,7 @@ def firefox(profile: Path) -> Iterator[Remote]:
                 raise RuntimeError((profile / "log").read_text())
             time.sleep(0.05)
         browser = Remote(Marionette(int(output.read_text())), options=FirefoxOptions())
-        browser.set_script_timeout(600)  # for a loaded machine
+        browser.set_script_timeout(110)  # below the driver's own patience
         yield browser
         browser.quit()
     finally:
