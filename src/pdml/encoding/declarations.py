@@ -16,7 +16,7 @@ from pdml.encoding.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns, because
 from pdml.files import read_file
 from pdml.formats import decode
-from pdml.tables import DATES, Kind, Table, quote_names
+from pdml.tables import DATES, ColumnKind, Table, quote_names
 
 TRUTHS = ("False", "True")  # of a column whose type says so: no record is looked at
 MOST_LEVELS = 256  # of a column of text: more are likely names or identifiers
@@ -63,9 +63,9 @@ def encoder_for(
                 setting="missing",
             )
     undeclared = tuple(name for name in features if name not in declared)
-    if dates := [name for name in undeclared if table.kinds.get(name) == Kind.DATE]:
+    if dates := [name for name in undeclared if table.kinds.get(name) == ColumnKind.DATE]:
         raise DataError(f"no feature can be a date, got {quote_names(dates)}: {DATES}")
-    truths = [name for name in undeclared if table.kinds.get(name) == Kind.TRUTH]
+    truths = [name for name in undeclared if table.kinds.get(name) == ColumnKind.TRUTH]
     declared = {**declared, **{name: Category(name=name, levels=TRUTHS) for name in truths}}
     undeclared = tuple(name for name in undeclared if name not in truths)
     if undeclared and not from_data:

@@ -20,7 +20,7 @@ from pdml.encoding.encoder import Encoder
 from pdml.encoding.pipeline import Pipeline, unnamed
 from pdml.errors import DataError, InvalidInput, UndeclaredColumns
 from pdml.numerics.admm import rows
-from pdml.tables import DATES, Frame, Kind, as_table, quote_names
+from pdml.tables import DATES, ColumnKind, Frame, as_table, quote_names
 
 MISSING_VALUES = {"number": "average", "category": "level"}  # what a gap may be declared to mean
 GAPS = (
@@ -173,7 +173,9 @@ class Encoding:
                 setting="records",
             )
         names = [
-            name for name in table.names if table.kinds.get(name) not in (Kind.TRUTH, Kind.DATE)
+            name
+            for name in table.names
+            if table.kinds.get(name) not in (ColumnKind.TRUTH, ColumnKind.DATE)
         ]
         columns = attributes_in(table, names, missing=names)
         return cls(
@@ -317,12 +319,14 @@ class Encoding:
                 return Pipeline(names=names, norm_bound=bound, intercept=intercept), x, y
         names = names or unnamed(x.shape[1])
         kinds = () if frame is None else frame.kinds.values()
-        truths = [name for name, kind in zip(names, kinds, strict=False) if kind == Kind.TRUTH]
+        truths = [
+            name for name, kind in zip(names, kinds, strict=False) if kind == ColumnKind.TRUTH
+        ]
         pipeline = self._pipeline(x, None, names, truths)
         return pipeline, pipeline.read(x), y
 
     def _refuse_dates(self, frame: Frame) -> None:
-        dates = [name for name in frame.names if frame.kinds[name] == Kind.DATE]
+        dates = [name for name in frame.names if frame.kinds[name] == ColumnKind.DATE]
         if dates := [name for name in dates if name not in (self.levels or {})]:
             raise DataError(f"no column of X can be a date, got {quote_names(dates)}: {DATES}")
 
@@ -345,7 +349,7 @@ class Encoding:
         categories = self._categories(frame, names)
         numbers = [name for name in names if name not in categories]
         if frame is not None:
-            truths = [name for name in numbers if frame.kinds[name] == Kind.TRUTH]
+            truths = [name for name in numbers if frame.kinds[name] == ColumnKind.TRUTH]
         truths = [name for name in truths if not self._scaled(name, len(names), len(numbers))]
         self._refuse_undeclared(numbers, truths, categories, advise=frame is not None)
         typed = {*categories, *truths}
@@ -529,15 +533,15 @@ def _suggestion(schema: Frame) -> str:
     notes = []
     for name, kind in schema.kinds.items():
         match kind:
-            case Kind.NUMBER:
+            case ColumnKind.NUMBER:
                 fields["scales"][name] = _SCALE
-            case Kind.TEXT:
+            case ColumnKind.TEXT:
                 levels = schema.levels.get(name)
                 known = f"[{', '.join(map(_quote, levels))}]" if levels else _LEVELS
                 fields["levels"][name] = known
-            case Kind.TRUTH:
+            case ColumnKind.TRUTH:
                 notes.append(f"# {_quote(name)}: truth values, nothing to declare")
-            case Kind.DATE:
+            case ColumnKind.DATE:
                 notes.append(f"# {_quote(name)}: {DATES}")
     lines = []
     for field, values in fields.items():

@@ -1,7 +1,7 @@
 """Tables of people's records: one reader of files, and one of the columns that mean something."""
 
 from pdml.tables.cells import MISSING, number, quote, quote_names
-from pdml.tables.frame import DATES, Frame, Kind
+from pdml.tables.frame import DATES, ColumnKind, Frame
 from pdml.tables.table import Table
 from pdml.tables.table_files import (
     Readable,
@@ -15,8 +15,8 @@ from pdml.tables.table_files import (
 __all__ = [
     "DATES",
     "MISSING",
+    "ColumnKind",
     "Frame",
-    "Kind",
     "Readable",
     "Table",
     "as_table",

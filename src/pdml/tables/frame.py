@@ -18,7 +18,7 @@ from pdml.errors import InvalidInput
 DATES = "make a number of a date first, such as an age in years or days since a public day"
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column's type says that it holds."""
 
     NUMBER = "number"
@@ -28,14 +28,14 @@ class Kind(StrEnum):
 
 
 _TYPES = {  # how NumPy, pandas, Arrow and polars call their types, in lower case
-    r"u?int\d|float|double|halffloat|decimal": Kind.NUMBER,
-    "bool": Kind.TRUTH,
-    "date|time|period|duration": Kind.DATE,
+    r"u?int\d|float|double|halffloat|decimal": ColumnKind.NUMBER,
+    "bool": ColumnKind.TRUTH,
+    "date|time|period|duration": ColumnKind.DATE,
 }
 _CELLS = {
-    (bool, np.bool_): Kind.TRUTH,
-    (int, float, Decimal, np.number): Kind.NUMBER,
-    (date, time, timedelta, np.datetime64, np.timedelta64): Kind.DATE,
+    (bool, np.bool_): ColumnKind.TRUTH,
+    (int, float, Decimal, np.number): ColumnKind.NUMBER,
+    (date, time, timedelta, np.datetime64, np.timedelta64): ColumnKind.DATE,
 }
 
 
@@ -44,7 +44,7 @@ class Frame:
     """A DataFrame's columns: pandas' series, or what another library's cells are in Python."""
 
     cells: Mapping[str, Any]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ColumnKind]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that types declare
     is_pandas: bool = False
 
@@ -93,7 +93,7 @@ class Frame:
 
     def is_numeric(self, name: str) -> bool:
         """Whether a column's type is one of numbers or truth values."""
-        return self.kinds[name] in (Kind.NUMBER, Kind.TRUTH)
+        return self.kinds[name] in (ColumnKind.NUMBER, ColumnKind.TRUTH)
 
     def numbers(self, name: str) -> Array:
         """A column as numbers, with NaN in its gaps."""
@@ -114,19 +114,19 @@ class Frame:
         return np.fromiter(texts, dtype=object, count=len(values))
 
 
-def _kind(name: str, cells: Any) -> Kind:
+def _kind(name: str, cells: Any) -> ColumnKind:
     """By the name of a type; where it is any object's, by the types of the cells."""
     spelling = name.lower().removeprefix("sparse[")
     for pattern, kind in _TYPES.items():
         if re.match(pattern, spelling):
             return kind
     if spelling != "object":
-        return Kind.TEXT
+        return ColumnKind.TEXT
     plain = {type(cell) for cell in np.asarray(cells, dtype=object).tolist() if not _is_gap(cell)}
     for types, kind in _CELLS.items():
         if plain and all(issubclass(one, types) for one in plain):
             return kind
-    return Kind.TEXT
+    return ColumnKind.TEXT
 
 
 def _is_gap(cell: Any) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pdml._types import Array, BoolArray, IntArray
 from pdml.errors import DataError, MissingValueError
 from pdml.tables.cells import MISSING, TextColumn, distinct, number, objects, quote, quote_names
-from pdml.tables.frame import Kind
+from pdml.tables.frame import ColumnKind
 
 _TRUTHS = {"False": 0.0, "True": 1.0}
 
@@ -30,7 +30,7 @@ class Table:
     source: str = "the table"
     # the line on which each row begins, if the rows come from a text file
     lines: IntArray | None = None
-    kinds: Mapping[str, Kind] = field(default_factory=dict)  # of columns, where types say it
+    kinds: Mapping[str, ColumnKind] = field(default_factory=dict)  # of columns, where types say it
     # columns already taken apart, read as numbers, and as texts
     _written: dict[str, TextColumn] = field(init=False, repr=False, default_factory=dict)
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
@@ -87,7 +87,7 @@ class Table:
     ) -> Array:
         """The column as finite float64, NaN where ``absent``; ``private`` cells are not quoted."""
         column = self._column(name)
-        if self.kinds.get(name) == Kind.TRUTH and column.dtype.kind == "O":
+        if self.kinds.get(name) == ColumnKind.TRUTH and column.dtype.kind == "O":
             column = np.array([_TRUTHS.get(cell, np.nan) for cell in column.tolist()])
         gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
         try:

@@ -21,7 +21,7 @@ from pdml import extras
 from pdml.errors import DataError, InvalidInput, because, visible
 from pdml.files import atomic_write, open_file
 from pdml.tables.cells import TextColumn, number
-from pdml.tables.frame import ARROW_TEXTS, DATES, Frame, Kind, arrow_cells
+from pdml.tables.frame import ARROW_TEXTS, DATES, ColumnKind, Frame, arrow_cells
 from pdml.tables.table import Table, kept_columns
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -277,7 +277,7 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
     truths = [
         name for name in kept if pa.types.is_boolean(content.schema.field(stored[kept[name]]).type)
     ]
-    return Table(columns=columns, source=str(path), kinds=dict.fromkeys(truths, Kind.TRUTH))
+    return Table(columns=columns, source=str(path), kinds=dict.fromkeys(truths, ColumnKind.TRUTH))
 
 
 def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
@@ -348,7 +348,7 @@ def as_table(
     frame = Frame.of(records)
     if frame is None:
         return None
-    needed = texts or {name: frame.kinds[name] != Kind.NUMBER for name in frame.names}
+    needed = texts or {name: frame.kinds[name] != ColumnKind.NUMBER for name in frame.names}
     columns = {  # a text where the model has a number is refused by whoever reads it
         name: frame.texts(name) if text or not frame.is_numeric(name) else frame.numbers(name)
         for name, text in needed.items()

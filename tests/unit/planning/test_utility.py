@@ -88,7 +88,7 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
         w = fit_sums(totals, plan.noise_of_total(spec), loss=LOGISTIC).weights
         whole = Population(x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2)
         joint.append(whole.score(w)[:2])
-        w = sums_release.local_weights(sums[0], sent[0], sum(sent), plan, spec)
+        w = sums_release.local_weights(servers[0], sent[0], sum(sent), plan)
         local_scores.append(whole.score(w)[:2])
     for forecast, scores in ((result, joint), (local, local_scores)):
         agreed, right = np.mean(scores, axis=0)

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 
 from pdml.errors import InvalidInput
-from pdml.tables import Frame, Kind
+from pdml.tables import ColumnKind, Frame
 
-CELLS: dict[str, tuple[Kind, list[Any]]] = {
-    "whole": (Kind.NUMBER, [1, 2]),
-    "real": (Kind.NUMBER, [1.5, None]),
-    "exact": (Kind.NUMBER, [Decimal("1.5"), None]),
-    "truth": (Kind.TRUTH, [True, None]),
-    "text": (Kind.TEXT, ["a", None]),
-    "day": (Kind.DATE, [dt.date(2020, 1, 1), None]),
-    "moment": (Kind.DATE, [dt.datetime(2020, 1, 1), None]),
-    "while": (Kind.DATE, [dt.timedelta(days=1), None]),
+CELLS: dict[str, tuple[ColumnKind, list[Any]]] = {
+    "whole": (ColumnKind.NUMBER, [1, 2]),
+    "real": (ColumnKind.NUMBER, [1.5, None]),
+    "exact": (ColumnKind.NUMBER, [Decimal("1.5"), None]),
+    "truth": (ColumnKind.TRUTH, [True, None]),
+    "text": (ColumnKind.TEXT, ["a", None]),
+    "day": (ColumnKind.DATE, [dt.date(2020, 1, 1), None]),
+    "moment": (ColumnKind.DATE, [dt.datetime(2020, 1, 1), None]),
+    "while": (ColumnKind.DATE, [dt.timedelta(days=1), None]),
 }
 KINDS = {name: kind for name, (kind, _) in CELLS.items()}
 ROWS = {name: cells for name, (_, cells) in CELLS.items()}
@@ -43,14 +43,14 @@ def test_objects_are_what_their_cells_are() -> None:
 @pytest.mark.parametrize(
     ("dtype", "kind"),
     [
-        *((name, Kind.NUMBER) for name in ("int8", "UInt16", "Float32", "Sparse[float]")),
-        *((name, Kind.TRUTH) for name in ("bool", "boolean")),
-        *((name, Kind.TEXT) for name in ("str", "string", "category", "interval[int64]")),
-        *((name, Kind.DATE) for name in ("datetime64[s]", "timedelta64[s]", "period[M]")),
-        ("datetime64[s, UTC]", Kind.DATE),
+        *((name, ColumnKind.NUMBER) for name in ("int8", "UInt16", "Float32", "Sparse[float]")),
+        *((name, ColumnKind.TRUTH) for name in ("bool", "boolean")),
+        *((name, ColumnKind.TEXT) for name in ("str", "string", "category", "interval[int64]")),
+        *((name, ColumnKind.DATE) for name in ("datetime64[s]", "timedelta64[s]", "period[M]")),
+        ("datetime64[s, UTC]", ColumnKind.DATE),
     ],
 )
-def test_types_of_pandas(dtype: str, kind: Kind) -> None:
+def test_types_of_pandas(dtype: str, kind: ColumnKind) -> None:
     frame = Frame.of(pd.DataFrame({"a": pd.Series([], dtype=dtype)}))
     assert frame is not None and frame.kinds == {"a": kind}
 
@@ -77,7 +77,7 @@ def test_types_of_polars() -> None:
     wish = pl.Series(["x", "y"], dtype=pl.Enum(["y", "x"]))
     frame = Frame.of(pl.DataFrame(ROWS).with_columns(e=wish, c=wish.cast(pl.Categorical)))
     assert frame is not None
-    assert dict(frame.kinds) == {**KINDS, "e": Kind.TEXT, "c": Kind.TEXT}
+    assert dict(frame.kinds) == {**KINDS, "e": ColumnKind.TEXT, "c": ColumnKind.TEXT}
     assert frame.levels == {"e": ("y", "x")} and frame.texts("c").tolist() == ["x", "y"]
 
 
@@ -87,7 +87,7 @@ def test_a_schema_holds_no_record() -> None:
     frame = Frame.schema(rows)
     assert frame is not None and all(len(cells) == 0 for cells in frame.cells.values())
     assert frame.levels == {"c": ("f", "m")}
-    assert frame.kinds == {"a": Kind.NUMBER, "b": Kind.TEXT, "c": Kind.TEXT}
+    assert frame.kinds == {"a": ColumnKind.NUMBER, "b": ColumnKind.TEXT, "c": ColumnKind.TEXT}
     assert Frame.of(np.zeros((2, 2))) is None and Frame.schema(np.zeros((2, 2))) is None
 
 
