@@ -11,18 +11,28 @@ HARDLY = 0.999  # whoever can be so sure is practically not kept from knowing
 
 
 def sure(row: LedgerRow) -> str:
-    """Beside the most that somebody at even odds can come to believe: what that share is worth."""
+    """What somebody at even odds can come to believe, in words that hold for every row."""
+    if isinf(row.epsilon):
+        return certainty_note(row)
+    most = numbers.certainty(row.certainty)
+    if row.certainty >= HARDLY:
+        return f"at even odds before, {most} sure after: {certainty_note(row)}"
+    return f"at even odds before, {certainty_note(row, f' {most} sure after')}"
+
+
+def certainty_note(row: LedgerRow, share: str = "") -> str:
+    """What the share of `sure` is worth, where it stands beside."""
     if isinf(row.epsilon):
         return "nothing keeps them from being certain"
     if row.certainty >= HARDLY:
         return "practically no protection"
     but = f", but for a chance of {numbers.delta(row.delta)}" if row.delta else ""
-    return f"at most{but}"
+    return f"at most{share}{but}"
 
 
 _TEMPLATES = markup.templates("pdml.pages")
 _TEMPLATES.globals |= {"numbers": numbers, "ADVERSARY_NAMES": ADVERSARY_NAMES}
-_TEMPLATES.globals |= {"sure": sure, "HARDLY": HARDLY}
+_TEMPLATES.globals |= {"certainty_note": certainty_note, "HARDLY": HARDLY}
 _TEMPLATES.tests["infinite"] = isinf
 _TEMPLATES.tests["known"] = lambda value: value is not None and isfinite(value)
 

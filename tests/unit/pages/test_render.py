@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pdml.accounting import LedgerRow
 from pdml.accounting.kinds import Adversary
+from pdml.formatting import numbers
 from pdml.pages.render import HARDLY, sure
 
 
@@ -22,7 +23,7 @@ def test_without_a_bound_nothing_keeps_them_from_being_certain() -> None:
 def test_who_can_be_nearly_certain_is_not_called_kept_from_it(certainty: float) -> None:
     text = sure(row(1.0, certainty))
     assert ("practically no protection" in text) == (certainty >= HARDLY)
-    assert "100.0%" not in text
+    assert "100.0%" not in text and f"{numbers.certainty(certainty)} sure after" in text
 
 
 @given(st.floats(0.5, 0.99), st.floats(1e-12, 0.1))

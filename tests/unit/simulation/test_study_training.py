@@ -101,7 +101,7 @@ def test_sums_are_those_of_the_nodes_to_the_bit(summed):
     assert "one exchange of sums" in page and "Accuracy to expect" in page
     assert "links" not in page
     hidden = study.plan.colluding is not None  # then it matters how many collude
-    assert page.count("<figure") == 1 + hidden and "more than noise?" in page
+    assert page.count("<figure") == 3 + hidden and "more than noise?" in page
     assert hidden == ("If some of them collude" in page)
 
 
