@@ -32,7 +32,7 @@ demo-consortium: $(READY) ## three organisations on this machine: people report,
 # Tiers: docs/evaluation/tests.md. Files stay together, so that what they share is made once.
 PYTEST = $(BIN)/pytest --dist loadfile
 
-test: $(READY) ## run the tests: unit, integration, simulation and one browser, in five minutes on two idle cores
+test: $(READY) ## run the tests: unit, integration, simulation and one browser (ten minutes on two idle cores)
 	$(PYTEST) -n $(WORKERS) -m "not slow and not heavy and not firefox" tests/unit tests/integration tests/simulation tests/browser
 
 test-rest: $(READY) ## run what make test leaves out: users' whole ways, attacks, the second browser
