@@ -14,7 +14,6 @@ from pdml.audit.confidence import Finding
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
 from pdml.mechanisms.randomness import Secure
-from pdml.node.job.participant import Participant
 from pdml.node.storage.journal import Journal
 from pdml.training.server import Node
 
@@ -130,16 +129,13 @@ def test_a_sensitivity_that_forgets_kappa(monkeypatch):
     assert not told_apart(THETA).passed
 
 
-def test_debits_skipped_after_a_restart(monkeypatch):
-    real = Participant._open
+def test_debits_skipped_after_the_first_round(monkeypatch):
+    real = Journal.commit
 
-    def open_again(self):
-        node, state = real(self)
-        if state.t:
-            self._events = ()
-        return node, state
+    def commit(self, job, t, *, payload, events):
+        real(self, job, t, payload=payload, events=events if t == 1 else ())
 
-    monkeypatch.setattr(Participant, "_open", open_again)
+    monkeypatch.setattr(Journal, "commit", commit)
     found = told_apart(THETA, 5)
     assert not found.passed
     assert found.sentence == "2 different messages were sent, but the journal has rows for 1"

@@ -11,7 +11,6 @@ import numpy as np
 from pdml.audit.deployed_sums import findings, live, worlds
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import SecureStream
-from pdml.node.job.participant import Participant
 from pdml.node.storage.journal import Journal
 from pdml.training import sums_release
 
@@ -64,13 +63,12 @@ def test_masks_that_do_not_belong_to_their_job(monkeypatch):
 
 
 def test_a_release_without_a_debit(monkeypatch):
-    real = Participant._open
+    real = Journal.commit
 
-    def opened(self):
-        self._events = ()
-        return real(self)
+    def commit(self, job, t, *, payload, events):
+        real(self, job, t, payload=payload, events=())
 
-    monkeypatch.setattr(Participant, "_open", opened)
+    monkeypatch.setattr(Journal, "commit", commit)
     said = "1 messages were sent, but the ledger has rows for 0"
     assert list(violated(10).values()) == [said, said]
 
