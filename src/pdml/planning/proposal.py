@@ -233,8 +233,8 @@ def _explain_local(comparison: CandidateComparison) -> list[str]:
         return []
     measure, reached = _MEASURES[comparison.yardstick], comparison.mean(LOCAL)
     return [
-        "every server also gets a local model, of its own exact sums and the others' noisy ones, "
-        f"which it keeps to itself and which releases nothing more; its {measure} is forecast as "
+        "every server can also make a local model, of its own exact sums and the others' noisy "
+        f"ones, for itself alone: it releases nothing more; its {measure} is forecast as "
         f"{reached:.1%}, {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points from that of its "
         "own reports alone (95% interval, servers alike)"
     ]

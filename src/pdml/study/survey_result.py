@@ -135,7 +135,7 @@ class Grouping:
 
     def _intervals(self, number: Number, values: NDArray[np.float64]) -> "dict[str, _Mask]":
         name, edges = number.name, self.edges[number.name]
-        if not edges or list(edges) != sorted(set(edges)):
+        if not edges or list(edges) != sorted(set(edges)) or not np.isfinite(edges).all():
             raise InvalidInput(
                 f"by must say where groups of {name!r} begin, rising: {name}:30:50", setting="by"
             )

@@ -82,6 +82,19 @@ def test_intervals_hold_the_truth_in_93_to_97_of_a_hundred(epsilons, people, sha
     assert covered(epsilons, other, share, people, answers) < 0.93
 
 
+@pytest.mark.parametrize("shares", [(0.5, 0.02), (0.02, 0.5)])
+def test_intervals_hold_where_those_who_have_it_choose_another_epsilon(shares):
+    """At least 93 of a hundred, for the share of all people; an average by how much reports tell,
+    which takes the choice for luck, would be off by many deviations."""
+    rng, people = np.random.default_rng(6), np.array([400.0, 600.0])
+    kept, other = chances([0.5, 2.0])
+    reports = rng.binomial(people.astype(int), other + (kept - other) * shares, size=(4000, 2))
+    truth = float(people @ shares / people.sum())
+    found = [estimate_prevalence(row, people, kept, other) for row in reports]
+    assert np.mean([one.low <= truth <= one.high for one in found]) >= 0.93
+    assert abs(np.mean([one.unbiased for one in found]) - truth) < 0.01
+
+
 def test_few_people_say_nothing():
     kept, other = chances([1.0])
     found = estimate_prevalence(np.array([3.0]), np.array([8.0]), kept, other)

@@ -125,6 +125,8 @@ def test_too_few_people_have_no_share(collected):
         ("smokes", "got 'smokes'"),
         ("age", "by must say where groups of 'age' begin"),
         ("age:50:30", "rising"),
+        ("age:nan", "rising"),
+        ("age:30:inf", "rising"),
         ("age:x", "by must have numbers after the name of a feature"),
         ("sex:3", "by must have no numbers after 'sex'"),
         ("sex*sex", "different features"),
