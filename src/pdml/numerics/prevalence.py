@@ -37,6 +37,11 @@ class Prevalence:
         return self.high - self.low <= WIDEST
 
 
+def share_of_people(reported: Array, kept: Array | float, other: Array | float) -> Array:
+    """The share of people whose answer it is, by the share of reports that name it: unbiased."""
+    return np.asarray((reported - other) / (kept - other))
+
+
 def estimate_prevalence(reports: Array, people: Array, kept: Array, other: Array) -> Prevalence:
     """From strata of people with the same ε: how many ``reports`` of how many ``people`` name the
     answer, which those who have it report with probability ``kept`` and others with ``other``.
@@ -49,7 +54,7 @@ def estimate_prevalence(reports: Array, people: Array, kept: Array, other: Array
     """
     n, apart = float(people.sum()), kept - other
     weights = people / n
-    unbiased = float(np.sum(weights * (reports / people - other) / apart))
+    unbiased = float(np.sum(weights * share_of_people(reports / people, kept, other)))
     # the variance if the share is x: a + b x - c x², of λ(1 - λ) in each stratum
     precision = weights**2 / people
     a = float(np.sum(precision * other * (1 - other) / apart**2))

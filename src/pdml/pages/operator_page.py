@@ -8,6 +8,8 @@ from functools import cached_property
 from math import sqrt
 from typing import ClassVar
 
+import numpy as np
+
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.kinds import Adversary, Data
 from pdml.collector.intake.service import Summary
@@ -15,6 +17,7 @@ from pdml.collector.storage.records import CollectionState
 from pdml.formatting import numbers
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.numerics.admm.labels import keep_weight
+from pdml.numerics.prevalence import share_of_people
 from pdml.pages.charts.svg import Figure, Mark, mark
 from pdml.pages.render import document
 from pdml.planning.server_spec import ServerSpec
@@ -79,7 +82,7 @@ def estimates(
         for micro, reported in counts.items():
             m, p = sum(reported), threshold(micro, len(classes)) / WORD
             q = p / (len(classes) - 1)
-            estimate = (reported[k] - m * q) / (1 - p - q)
+            estimate = m * float(share_of_people(np.array(reported[k] / max(m, 1)), 1 - p, q))
             likely = min(max(estimate, 0.0), float(m))
             number += estimate
             grain = max(grain, 0.5 / (1 - p - q)) if m else grain

@@ -192,7 +192,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     intervals_, coef_interval_ : Intervals, array (C, d, 2)
         Which coefficients are more than noise, from what was released alone.
     additive_effects_ : tuple of AdditiveEffect
-        What each number alone does, where a map bends it, with 95% intervals.
+        What each number alone does, where a map bends it, and how far noise moves that.
     local_models_ : list of Model
         For each server's own use, if asked for: not to be shared.
     graph_ : Graph

@@ -31,12 +31,12 @@ class AdditiveEffect:
 
     @property
     def low(self) -> Array:
-        """Lower ends of 95% intervals."""
+        """1.96 standard deviations below, as `Intervals` has them."""
         return self.margins - QUANTILE * self.deviations
 
     @property
     def high(self) -> Array:
-        """Upper ends."""
+        """As many above."""
         return self.margins + QUANTILE * self.deviations
 
 

@@ -326,7 +326,7 @@ def effects_figure(effects: Sequence["AdditiveEffect"], classes: Sequence[Any]) 
         heading="What each number does by itself",
         caption=f"{left}By how much it moves the log odds from where they are at the declared "
         "value, if nothing else of a person changes and their row is as long as typical ones. The "
-        "band is a 95% interval for the same noise as those of coefficients.",
+        "band reaches 1.96 standard deviations of noise to each side, as for coefficients.",
         words=f"{first.name} moves the log odds most, by "
         f"{numbers.significant(float(np.ptp(first.margins)))} between "
         f"{numbers.significant(float(first.values[0]))} and "
